@@ -1,0 +1,243 @@
+"""Parse, print, exit; no decisions. Imports nothing heavier than its argument parser until a command is chosen."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+EXIT_CODES = """exit codes:
+  0    pass: the run's demands are shown to be met
+  1    blocked: a loss beyond the margin is shown
+  2    usage, config, golden set or model: nothing was measured
+  3    inconclusive: neither is shown; the report says what would help
+  4    not measured, not comparable, a control came out wrong, or an unexpected error
+  130  interrupted; the run can be resumed"""
+
+EPILOG = f"""start here:
+  quantgate run configs/demo.yaml            measure, judge, report and promote the variants of a config
+  quantgate show RUN                         the verdict of a stored run; RUN is a folder or a part of its id
+  quantgate show RUN --variant nf4           every check of one variant, and its worst answers
+  quantgate judge RUN --policy FILE          judge stored evidence under another policy; needs no model
+  quantgate promote RUN                      move the alias to the variant that passed
+  quantgate ui                               open the MLflow UI on the store of the reports
+
+{EXIT_CODES}"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code. Every exception ends here, and none of them in a pass."""
+    arguments = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code = int(arguments.command(arguments))
+    except KeyboardInterrupt:
+        print("quantgate: interrupted", file=sys.stderr)
+        code = 130
+    except BrokenPipeError:
+        code = 4
+    except Exception as error:
+        code = _explain(error, arguments)
+    return _flushed(code)
+
+
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _explain(error: Exception, arguments: argparse.Namespace) -> int:
+    errors = _quantgate("errors")
+    text = str(error) or type(error).__name__
+    print(f"quantgate: {text}", file=sys.stderr)
+    if isinstance(error, errors.QuantgateError):
+        return int(error.exit_code)
+    if arguments.traceback:
+        import_module("traceback").print_exception(error)
+    else:
+        print(f"quantgate: unexpected {type(error).__name__}; run again with --traceback to see where", file=sys.stderr)
+    return 4
+
+
+def _flushed(code: int) -> int:
+    """The exit code, after what was printed is out: a reader that went away (``| head``) does not change a verdict's code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return code
+
+
+# ---------------------------------------------------------------------------------------------- the parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print(f"quantgate {import_module('importlib.metadata').version('quantgate')}")
+        parser.exit()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="quantgate",
+        description="Measures quantized variants of a language model against the unquantized one and decides whether one may go out.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
+    parser.add_argument("--traceback", action="store_true", help="show where an unexpected error came from")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_run(commands)
+    _add_show(commands)
+    _add_judge(commands)
+    _add_promote(commands)
+    _add_ui(commands)
+    return parser
+
+
+def _add(commands: Any, name: str, action: Callable[[argparse.Namespace], int], text: str, example: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=f"example:\n  {example}\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=action)
+    return parser
+
+
+def _add_run(commands: Any) -> None:
+    parser = _add(commands, "run", _run, "measure, judge, report and promote the variants of a config", "quantgate run configs/demo.yaml")
+    parser.add_argument("config", type=Path, metavar="CONFIG", help="the run's YAML file")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--resume", metavar="RUN", help="go on with an interrupted run: what is complete and unaltered is not done again")
+    which.add_argument("--fresh", action="store_true", help="use no result of earlier runs: measure everything again")
+    parser.add_argument("--ci", action="store_true", help="no progress line and no colour; the same table and sentences")
+    parser.add_argument(
+        "--allow-underpowered",
+        action="store_true",
+        help="run although a golden set is too small to show what the policy asks for",
+    )
+    parser.add_argument("--reports", type=Path, metavar="DIR", help="where --resume looks for RUN (default: the config's 'out')")
+
+
+def _add_show(commands: Any) -> None:
+    parser = _add(commands, "show", _show, "print the verdict of a stored run", "quantgate show 5f1c --variant nf4")
+    _add_run_argument(parser)
+    parser.add_argument("--variant", metavar="NAME", help="every check of one variant, its measurements and its worst answers")
+    parser.add_argument("--json", action="store_true", help="print report.json instead")
+
+
+def _add_judge(commands: Any) -> None:
+    text = "judge a stored run under another policy, from its evidence alone"
+    parser = _add(commands, "judge", _judge, text, "quantgate judge 5f1c --policy configs/policies/strict.yaml")
+    _add_run_argument(parser)
+    parser.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy's YAML file")
+    parser.add_argument("--json", action="store_true", help="print the new report.json instead")
+
+
+def _add_promote(commands: Any) -> None:
+    text = "move the alias to the variant that passed in a stored run"
+    parser = _add(commands, "promote", _promote, text, "quantgate promote 5f1c --alias champion")
+    _add_run_argument(parser)
+    parser.add_argument("--alias", metavar="NAME", help="another alias than the config's")
+
+
+def _add_ui(commands: Any) -> None:
+    parser = _add(commands, "ui", _ui, "open the MLflow UI on the store of the reports", "quantgate ui --port 5000")
+    parser.add_argument("--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the runs (default: reports)")
+    parser.add_argument("--port", type=int, default=5000, help="port on this machine (default: 5000)")
+
+
+def _add_run_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder, or a part of a run id that only one run has")
+    parser.add_argument("--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the runs (default: reports)")
+
+
+# ---------------------------------------------------------------------------------------------- commands
+
+
+def _quantgate(module: str) -> Any:
+    return import_module(f"quantgate.{module}")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    config, pipeline = _quantgate("config"), _quantgate("pipeline")
+    asked = config.load_run(arguments.config)
+    resume = None
+    if arguments.resume is not None:
+        resume = pipeline.find_run(arguments.resume, arguments.reports or asked.out)
+    live = sys.stderr.isatty() and not arguments.ci
+    display = _quantgate("sinks.progress").ProgressDisplay(sys.stderr, live=live)
+    options = pipeline.Options(
+        fresh=arguments.fresh,
+        resume=resume,
+        allow_underpowered=arguments.allow_underpowered,
+        colour=sys.stdout.isatty() and not arguments.ci,
+    )
+    report = pipeline.run(asked, options, display)
+    return int(report.exit_code)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    pipeline, terminal = _quantgate("pipeline"), _quantgate("render.terminal")
+    report = pipeline.load_report(pipeline.find_run(arguments.run, arguments.reports))
+    if arguments.json:
+        print(_quantgate("rundir").encode(report, indent=2))
+    elif arguments.variant is not None:
+        _known_variant(report, arguments.variant)
+        print(terminal.show_variant(report, arguments.variant))
+    else:
+        print(terminal.verdict_table(report))
+    return 0
+
+
+def _known_variant(report: Any, name: str) -> None:
+    names = [one.variant for one in report.verdicts]
+    if name not in names:
+        raise _quantgate("errors").UsageError(f"run {report.run_id} has no variant '{name}'; it has {', '.join(names)}")
+
+
+def _judge(arguments: argparse.Namespace) -> int:
+    pipeline = _quantgate("pipeline")
+    policy = _quantgate("config").load_policy(arguments.policy)
+    report, folder = pipeline.rejudge(pipeline.find_run(arguments.run, arguments.reports), policy)
+    if arguments.json:
+        print(_quantgate("rundir").encode(report, indent=2))
+    else:
+        print(_quantgate("render.terminal").verdict_table(report))
+        print(f"\nstored in {folder}")
+    return int(report.exit_code)
+
+
+def _promote(arguments: argparse.Namespace) -> int:
+    if arguments.alias is not None:
+        _quantgate("names").check_alias(arguments.alias)
+    pipeline = _quantgate("pipeline")
+    folder = pipeline.find_run(arguments.run, arguments.reports)
+    report = pipeline.promote_stored(folder, arguments.alias, lambda text: print(text, file=sys.stderr))
+    print(report.promotion.because)
+    if report.exit_code == 0 and not report.promotion.promoted:
+        return 4
+    return int(report.exit_code)
+
+
+def _ui(arguments: argparse.Namespace) -> int:
+    uri = _quantgate("config").tracking_uri_of_environment() or f"sqlite:///{(arguments.reports / 'mlflow.db').resolve()}"
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).is_file():
+        raise _quantgate("errors").UsageError(f"there is no store at {uri}; run a config first, or name its folder with --reports")
+    print(f"MLflow UI on http://127.0.0.1:{arguments.port} for {uri}; end it with Ctrl-C", flush=True)
+    words = ["-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(arguments.port)]
+    os.execv(sys.executable, [sys.executable, *words])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

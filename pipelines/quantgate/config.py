@@ -1,0 +1,493 @@
+"""YAML -> ``RunConfig`` and ``Policy``. The only reader of config files and of environment variables.
+
+Every key is checked: unknown keys, wrong types and impossible values are refused with file, line and what is allowed. Values are never
+guessed from text: ``1e-3`` (which YAML reads as text), ``"4"`` or ``on`` where a number is wanted are errors with a hint.
+Relative paths are relative to the file they stand in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from quantgate import plugins
+from quantgate.errors import ConfigError, UnknownPlugin
+from quantgate.records import (
+    BatchPlan,
+    CheckRule,
+    DeviceConfig,
+    ModelSource,
+    Policy,
+    Role,
+    Scalar,
+    Tier,
+    Variant,
+    Workload,
+)
+from quantgate.names import check_alias
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+Share = Annotated[float, Field(gt=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """One run as asked for: everything validated, every path absolute."""
+
+    path: Path
+    model: ModelSource
+    device: DeviceConfig
+    engine: str
+    executor: str
+    variants: tuple[Variant, ...]
+    golden_sets: tuple[Path, ...]
+    policy_path: Path
+    policy: Policy
+    workload: Workload
+    batch_plan: BatchPlan
+    out: Path
+    cache: Path
+    sinks: tuple[str, ...]
+    registry: str
+    tracking_uri: str
+    experiment: str
+    registered_model: str
+    alias: str
+    provenance: Literal["machine", "fixed"]
+    run_id: str | None
+
+    @property
+    def reference(self) -> Variant:
+        """The one variant of role ``reference``."""
+        return next(variant for variant in self.variants if variant.role == "reference")
+
+    @property
+    def candidates(self) -> tuple[Variant, ...]:
+        """The variants that compete for promotion."""
+        return tuple(variant for variant in self.variants if variant.role == "candidate")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class _Model(_Section):
+    name: Annotated[str, Field(pattern=NAME)]
+    path: str | None = None
+    hub: str | None = None
+    revision: str | None = None
+    package: str | None = None
+    gguf_file: str | None = None
+
+
+class _Device(_Section):
+    kind: str = "cpu"
+    threads: Count | None = None
+    memory_budget: str | Count | None = None
+    index: Annotated[int, Field(ge=0)] = 0
+
+
+class _Variant(_Section):
+    name: Annotated[str, Field(pattern=NAME)]
+    quantizer: str
+    role: Role = "candidate"
+    bits: Literal[2, 3, 4, 5, 6, 7, 8] | None = None
+    granularity: Annotated[str, Field(pattern=r"^(tensor|channel|group:[1-9][0-9]*)$")] = "tensor"
+    options: dict[str, Scalar] = {}
+    python: str | None = None
+
+
+class _Workload(_Section):
+    prompt_tokens: Count = 64
+    output_tokens: Annotated[int, Field(ge=2)] = 64
+    batch_sizes: Annotated[list[Count], Field(min_length=1)] = [1, 8]
+    max_batch: Count = 64
+    fill_repeats: Count = 3
+    warmups: Annotated[int, Field(ge=0)] = 1
+    quadruples: Count = 1
+
+
+class _Scoring(_Section):
+    token_budget: Count = 2048
+    max_rows: Count = 16
+
+
+class _MLflow(_Section):
+    tracking_uri: str | None = None
+    experiment: Annotated[str, Field(min_length=1)] = "quantgate"
+
+
+class _Promotion(_Section):
+    registry: str = "mlflow"
+    model: Annotated[str, Field(pattern=NAME)] | None = None
+    alias: str = "champion"
+
+
+class _Run(_Section):
+    schema_version: Literal[1]
+    model: _Model
+    device: _Device = _Device()
+    engine: str = "transformers"
+    executor: str = "process"
+    variants: Annotated[list[_Variant], Field(min_length=1)]
+    golden_sets: Annotated[list[str], Field(min_length=1)]
+    policy: str
+    workload: _Workload = _Workload()
+    scoring: _Scoring = _Scoring()
+    out: str = "../reports"
+    cache: str | None = None
+    sinks: list[str] = ["folder", "junit", "mlflow", "console"]
+    mlflow: _MLflow = _MLflow()
+    promotion: _Promotion = _Promotion()
+    provenance: Literal["machine", "fixed"] = "machine"
+    run_id: Annotated[str, Field(pattern=NAME)] | None = None
+
+
+class _Check(_Section):
+    kind: Literal["quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean"]
+    tier: Tier = "required"
+    golden_set: Annotated[str, Field(min_length=1)] = "*"
+    margin: Share | None = None
+    minimum: Annotated[float, Field(ge=0)] | None = None
+    maximum: Annotated[float, Field(ge=0)] | None = None
+
+
+class _Policy(_Section):
+    schema_version: Literal[1]
+    name: Annotated[str, Field(pattern=NAME)]
+    why: Annotated[str, Field(min_length=1)]
+    require: Literal["all", "any"] = "all"
+    correction: Literal["holm", "none"] = "holm"
+    alpha: Annotated[float, Field(gt=0, le=0.5)] = 0.05
+    power: Share = 0.8
+    planning_flip_rate: Share = 0.05
+    minimum_items: Count = 1
+    max_absent_reference: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    objective: Literal["freed_bytes", "ceiling", "tokens_per_s_at_ceiling", "smallest_loss"] = "freed_bytes"
+    require_controls: bool = False
+    checks: Annotated[list[_Check], Field(min_length=1)]
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+def load_run(path: Path) -> RunConfig:
+    """Read a run config and the policy it names. Raises ``ConfigError`` or ``UnknownPlugin``; reads no model."""
+    document = _Document.read(path)
+    raw = document.parse(_Run)
+    _check_sources(raw, document)
+    _check_variants(raw, document)
+    _check_names(raw, document)
+    _check_provenance(raw, document)
+    base = path.resolve().parent
+    policy_path = _resolve(base, raw.policy)
+    return RunConfig(
+        path=path.resolve(),
+        model=_model_source(raw.model, base),
+        device=_device(raw.device, document),
+        engine=raw.engine,
+        executor=raw.executor,
+        variants=tuple(_variant(one, base) for one in raw.variants),
+        golden_sets=tuple(_resolve(base, one) for one in raw.golden_sets),
+        policy_path=policy_path,
+        policy=load_policy(policy_path),
+        workload=Workload(**{**raw.workload.model_dump(), "batch_sizes": tuple(sorted(set(raw.workload.batch_sizes)))}),
+        batch_plan=BatchPlan(**raw.scoring.model_dump()),
+        out=_resolve(base, raw.out),
+        cache=_cache(raw.cache, base),
+        sinks=tuple(raw.sinks),
+        registry=raw.promotion.registry,
+        tracking_uri=_tracking_uri(raw.mlflow.tracking_uri, base, _resolve(base, raw.out)),
+        experiment=raw.mlflow.experiment,
+        registered_model=raw.promotion.model or raw.model.name,
+        alias=raw.promotion.alias,
+        provenance=raw.provenance,
+        run_id=raw.run_id,
+    )
+
+
+def load_policy(path: Path) -> Policy:
+    """Read a policy file. Raises ``ConfigError`` for a missing file, an unknown key, no checks, or a check without its limit."""
+    document = _Document.read(path)
+    raw = document.parse(_Policy)
+    for index, check in enumerate(raw.checks):
+        _check_limits(check, document, index)
+    if not any(check.kind == "quality" and check.tier == "required" for check in raw.checks):
+        what = "no check is of kind 'quality' and tier 'required': the other kinds can block a variant, and none of them can pass one alone"
+        raise document.error(("checks",), what)
+    values = raw.model_dump(exclude={"schema_version", "checks"})
+    return Policy(**values, checks=tuple(CheckRule(**check.model_dump()) for check in raw.checks))
+
+
+def tracking_uri_of_environment() -> str | None:
+    """``MLFLOW_TRACKING_URI``, None where it is unset or empty."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or None
+
+
+def _resolve(base: Path, text: str) -> Path:
+    return (base / Path(text).expanduser()).resolve()
+
+
+def _cache(text: str | None, base: Path) -> Path:
+    if text is not None:
+        return _resolve(base, text)
+    if configured := os.environ.get("QUANTGATE_CACHE"):
+        return Path(configured).expanduser().resolve()
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "quantgate"
+
+
+def _tracking_uri(text: str | None, base: Path, out: Path) -> str:
+    """The config's own store, else the environment's, else an SQLite file beside the reports."""
+    if text is None:
+        return tracking_uri_of_environment() or f"sqlite:///{out / 'mlflow.db'}"
+    prefix = "sqlite:///"
+    if text.startswith(prefix) and not text.startswith(prefix + "/"):
+        return prefix + str(_resolve(base, text.removeprefix(prefix)))
+    return text
+
+
+def _model_source(raw: _Model, base: Path) -> ModelSource:
+    values = raw.model_dump()
+    if raw.path is not None:
+        values["path"] = str(_resolve(base, raw.path))
+    return ModelSource(**values)
+
+
+def _device(raw: _Device, document: _Document) -> DeviceConfig:
+    return DeviceConfig(
+        kind=raw.kind,
+        threads=raw.threads,
+        index=raw.index,
+        memory_budget_bytes=None if raw.memory_budget is None else _size_bytes(raw.memory_budget, document),
+    )
+
+
+def _size_bytes(value: str | int, document: _Document) -> int:
+    """``600MiB`` -> bytes. A number without unit is bytes."""
+    text = str(value).replace(" ", "").upper()
+    unit = next((one for one in sorted(SIZE_UNITS, key=len, reverse=True) if text.endswith(one)), "")
+    number = text.removesuffix(unit) if unit else text
+    try:
+        size = int(float(number) * SIZE_UNITS.get(unit, 1))
+    except (ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        what = f"'{value}' is not a size; write a number with B, KB, MB, GB, KiB, MiB or GiB, for example 600MiB"
+        raise document.error(("device", "memory_budget"), what)
+    return size
+
+
+def _variant(raw: _Variant, base: Path) -> Variant:
+    return Variant(
+        name=raw.name,
+        quantizer=raw.quantizer,
+        role=raw.role,
+        weight_bits=raw.bits,
+        granularity=raw.granularity,
+        options=raw.options,
+        interpreter=None if raw.python is None else str(_resolve(base, raw.python)),
+    )
+
+
+# ---------------------------------------------------------------------------------------------- rules that span keys
+
+
+def _check_sources(raw: _Run, document: _Document) -> None:
+    given = [key for key in ("path", "hub", "package") if getattr(raw.model, key) is not None]
+    if len(given) != 1:
+        found = " and ".join(given) if given else "none"
+        raise document.error(("model",), f"the model needs exactly one of path, hub or package; found {found}")
+    if raw.model.hub is not None and raw.model.revision is None:
+        what = "a hub model needs 'revision': the commit that is to be measured, so that it can be found again"
+        raise document.error(("model", "hub"), what)
+
+
+def _check_variants(raw: _Run, document: _Document) -> None:
+    names = [variant.name for variant in raw.variants]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise document.error(("variants", index, "name"), f"two variants are named '{name}'; each needs a name of its own")
+    references = [index for index, variant in enumerate(raw.variants) if variant.role == "reference"]
+    if len(references) != 1:
+        raise document.error(("variants",), f"exactly one variant must have 'role: reference'; found {len(references)}")
+    if raw.variants[references[0]].bits is not None:
+        raise document.error(("variants", references[0], "bits"), "the reference is the unquantized model and has no 'bits'")
+    if not any(variant.role == "candidate" for variant in raw.variants):
+        raise document.error(("variants",), "no variant has 'role: candidate': there is nothing to promote")
+
+
+def _check_names(raw: _Run, document: _Document) -> None:
+    """Every plugin name and the alias, before hours are spent."""
+    asked: list[tuple[tuple[str | int, ...], str, str]] = [
+        (("device", "kind"), "device", raw.device.kind),
+        (("engine",), "engine", raw.engine),
+        (("executor",), "executor", raw.executor),
+        (("promotion", "registry"), "registry", raw.promotion.registry),
+    ]
+    asked += [(("variants", i, "quantizer"), "quantizer", one.quantizer) for i, one in enumerate(raw.variants)]
+    asked += [(("sinks", i), "sink", one) for i, one in enumerate(raw.sinks)]
+    for where, seam, name in asked:
+        try:
+            plugins.check(seam, name)
+        except UnknownPlugin as error:
+            raise document.error(where, str(error)) from error
+    try:
+        check_alias(raw.promotion.alias)
+    except ConfigError as error:
+        raise document.error(("promotion", "alias"), error.what) from error
+
+
+def _check_provenance(raw: _Run, document: _Document) -> None:
+    if raw.provenance == "fixed" and (raw.device.kind, raw.engine) != ("fake", "fake"):
+        what = "provenance 'fixed' hides the machine and is for runs with the fake device and the fake engine; leave it out here"
+        raise document.error(("provenance",), what)
+
+
+def _check_limits(check: _Check, document: _Document, index: int) -> None:
+    needs = {
+        "quality": ("margin",),
+        "output_length": ("minimum", "maximum"),
+        "freed_share": ("minimum",),
+        "share_quantized": ("minimum",),
+        "ceiling_ratio": ("minimum",),
+        "kl_mean": ("maximum",),
+    }[check.kind]
+    for key in ("margin", "minimum", "maximum"):
+        given = getattr(check, key) is not None
+        if given and key not in needs:
+            raise document.error(("checks", index, key), f"a check of kind {check.kind} has no '{key}'; it takes {', '.join(needs)}")
+        if not given and key in needs:
+            raise document.error(("checks", index), f"a check of kind {check.kind} needs '{key}'")
+    if check.minimum is not None and check.maximum is not None and check.minimum > check.maximum:
+        raise document.error(("checks", index, "minimum"), f"the minimum {check.minimum:g} lies above the maximum {check.maximum:g}")
+
+
+# ---------------------------------------------------------------------------------------------- YAML with line numbers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Document:
+    """A parsed YAML file that knows the line of every key."""
+
+    file: str
+    values: Any
+    lines: Mapping[tuple[str | int, ...], int]
+
+    @classmethod
+    def read(cls, path: Path) -> _Document:
+        try:
+            text = path.read_bytes().decode("utf-8-sig")
+        except FileNotFoundError as error:
+            raise ConfigError("no such file", file=str(path)) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot be read: {error}", file=str(path)) from error
+        try:
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            values = yaml.safe_load(text)
+            lines = {} if node is None else dict(_lines(node, (), str(path)))
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            what = f"not valid YAML: {getattr(error, 'problem', None) or error}"
+            raise ConfigError(what, file=str(path), line=mark.line + 1 if mark else None) from error
+        except (RecursionError, ValueError) as error:
+            raise ConfigError(f"not usable YAML: {error or type(error).__name__}", file=str(path)) from error
+        if not isinstance(values, dict):
+            raise ConfigError("a mapping of keys is expected at the top level", file=str(path), line=1)
+        return cls(file=str(path), values=values, lines=lines)
+
+    def parse(self, model: type[Any]) -> Any:
+        try:
+            return model.model_validate(self.values)
+        except ValidationError as error:
+            raise self._translate(model, error.errors()[0]) from None
+
+    def error(self, where: tuple[str | int, ...], what: str) -> ConfigError:
+        return ConfigError(what, file=self.file, line=self._line(where))
+
+    def _line(self, where: tuple[str | int, ...]) -> int | None:
+        for length in range(len(where), 0, -1):
+            if where[:length] in self.lines:
+                return self.lines[where[:length]]
+        return 1
+
+    def _translate(self, model: type[BaseModel], detail: ErrorDetails) -> ConfigError:
+        where = tuple(detail["loc"])
+        while where and where not in self.lines and detail["type"] != "missing":
+            where = where[:-1]  # pydantic adds the branch of a union to the path
+        key = ".".join(str(part) for part in where)
+        match detail["type"]:
+            case "extra_forbidden":
+                allowed = sorted(_keys_at(model, where[:-1]))
+                nearest = get_close_matches(str(where[-1]), allowed, n=1)
+                hint = f"did you mean '{nearest[0]}'? " if nearest else ""
+                return self.error(where, f"unknown key '{where[-1]}': {hint}allowed here are {', '.join(allowed)}")
+            case "missing":
+                return self.error(where[:-1], f"key '{key}' is missing")
+            case _:
+                return self.error(where, f"{key}: {_plain(detail)}")
+
+
+def _plain(detail: ErrorDetails) -> str:
+    """A pydantic message with the value that was found and, where the value looks like a number in text, how to write it."""
+    found = detail["input"]
+    text = f"{detail['msg']}; found {found!r}"
+    if isinstance(found, bool):
+        text += " (YAML reads on, off, yes and no as true or false; put text in quotes)"
+    elif isinstance(found, str) and detail["type"] in {"float_type", "int_type", "literal_error"}:
+        text += _number_hint(found)
+    return text
+
+
+def _number_hint(found: str) -> str:
+    try:
+        number = float(found.rstrip("%")) / (100 if found.endswith("%") else 1)
+    except ValueError:
+        return ""
+    written = f"{number:g}" if "e" not in f"{number:g}" else f"{number:.1e}"
+    return f" (this is text to YAML; write {written})"
+
+
+def _keys_at(model: type[BaseModel], where: tuple[str | int, ...]) -> set[str]:
+    """The keys a section allows, found by walking the models along the path."""
+    current: Any = model
+    for part in where:
+        if isinstance(part, str) and isinstance(current, type) and issubclass(current, BaseModel):
+            current = _section_in(current.model_fields[part].annotation)
+    return set(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else set()
+
+
+def _section_in(annotation: Any) -> Any:
+    """The section model inside an annotation such as ``list[_Variant]``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in getattr(annotation, "__args__", ()) if (found := _section_in(arg)) is not None), None)
+
+
+def _lines(node: yaml.Node, where: tuple[str | int, ...], file: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
+    match node:
+        case yaml.MappingNode():
+            seen: set[Any] = set()
+            for key, value in node.value:
+                if key.value in seen:
+                    raise ConfigError(f"key '{key.value}' stands twice in this section", file=file, line=key.start_mark.line + 1)
+                seen.add(key.value)
+                path = (*where, key.value)
+                yield path, key.start_mark.line + 1
+                yield from _lines(value, path, file)
+        case yaml.SequenceNode():
+            for index, value in enumerate(node.value):
+                yield (*where, index), value.start_mark.line + 1
+                yield from _lines(value, (*where, index), file)
+        case _:
+            return

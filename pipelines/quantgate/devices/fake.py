@@ -1,0 +1,72 @@
+"""A device whose clock and memory are scripted: the whole chain runs on it in seconds, and to the byte the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from quantgate.errors import OutOfMemory
+from quantgate.records import DeviceConfig, DeviceInfo, PeakMemory
+
+FAKE_TOTAL_BYTES = 10**9
+
+
+@dataclass(slots=True)
+class FakeWatch:
+    """The peak of a watched block."""
+
+    peak: PeakMemory = field(default_factory=lambda: PeakMemory(before_bytes=0, peak_bytes=0, source="fake"))
+
+
+class FakeDevice:
+    """Memory is a counter with a limit, time a counter that only ``advance`` moves."""
+
+    def __init__(self, config: DeviceConfig) -> None:
+        total = FAKE_TOTAL_BYTES
+        self.info = DeviceInfo(kind="fake", name="fake device", total_bytes=total, threads=config.threads)
+        self._limit = total
+        self._now_s = 0.0
+        self._live = 0
+        self._peak = 0
+        self.synchronized = 0
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now_s += seconds
+
+    def allocate(self, size_bytes: int) -> None:
+        """Take memory. Raises ``OutOfMemory`` where the device has no more, and then takes none."""
+        if self._live + size_bytes > self._limit:
+            raise OutOfMemory(f"the fake device has {self._limit - self._live} bytes left and {size_bytes} were asked for")
+        self._live += size_bytes
+        self._peak = max(self._peak, self._live)
+
+    def free(self, size_bytes: int) -> None:
+        """Give memory back. The peak stays, as on a real device."""
+        self._live -= size_bytes
+
+    def reset_peak(self) -> None:
+        """Set the peak to the live amount: neither to zero nor to what an earlier variant needed."""
+        self._peak = self._live
+
+    def synchronize(self) -> None:
+        self.synchronized += 1
+
+    def now_s(self) -> float:
+        return self._now_s
+
+    def live_bytes(self) -> int:
+        return self._live
+
+    @contextmanager
+    def watch_memory(self) -> Iterator[FakeWatch]:
+        self.reset_peak()
+        before, watch = self._live, FakeWatch()
+        try:
+            yield watch
+        finally:
+            watch.peak = PeakMemory(before_bytes=before, peak_bytes=self._peak, source="fake")
+
+    def release(self) -> None:
+        """Nothing is cached here."""

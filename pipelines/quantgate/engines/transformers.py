@@ -1,0 +1,472 @@
+"""The transformers engine: one model in this process, one static batch at a time, each decode step driven from here.
+
+Rows are padded on the left with an explicit mask and explicit positions, so padding needs no token of its own and the vocabulary is never
+resized: any id will do where the mask is 0. Only the logits of the last position are computed. A finished row stays in the batch until
+every row has finished, as in any static batch; its ids are no longer reported.
+
+Nothing here reads a clock except the load time: the caller synchronises and times.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import json
+import logging
+import math
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers.utils import logging as transformers_logging
+
+from quantgate.devices.oom import is_out_of_memory
+from quantgate.engines import transformers_weights as weights
+from quantgate.engines.transformers_tokenizer import TransformersTokenizer
+from quantgate.errors import EngineError, MissingModel, NothingQuantized, OutOfMemory, QuantgateError
+from quantgate.kvcache import shape_of_config
+from quantgate.ports import Device
+from quantgate.quantizers.folder import read_manifest
+from quantgate.records import Artifact, ChoiceLogProbs, EngineSettings, Loaded, ModelShape, Request, Step
+
+T = TypeVar("T")
+
+_SUB_BATCH_ROWS = 16
+_SUB_BATCH_POSITIONS = 256
+"""Continuations are scored in sub-batches: all their positions need logits, 256 x 49,152 x 4 bytes = 50 MB."""
+
+_REPACK_ROWS = 32
+"""bitsandbytes' repacked CPU layout asserts that this divides the output features."""
+
+
+class TransformersEngine:
+    """Opens artifacts with transformers."""
+
+    @contextmanager
+    def open(self, artifact: Artifact, settings: EngineSettings, device: Device) -> Iterator[TransformersSession]:
+        """Load, run one warm-up forward, hand the session out, and let go of every tensor at the end.
+
+        Raises ``NothingQuantized``, ``NumericallyInvalid``, ``MissingModel``, ``OutOfMemory`` or ``EngineError``.
+        """
+        _quiet()
+        if settings.threads is not None and device.info.kind != "cuda":
+            torch.set_num_threads(settings.threads)
+        session = _translated(f"loading {artifact.variant}", lambda: _open(artifact, settings, device))
+        try:
+            yield session
+        finally:
+            session.close()
+            device.release()
+
+
+class TransformersSession:
+    """A loaded variant. Closed by its engine; then every call raises ``EngineError``."""
+
+    def __init__(self, model: Any, tokenizer: TransformersTokenizer, shape: ModelShape, loaded: Loaded) -> None:
+        self.shape = shape
+        self.loaded = loaded
+        self.tokenizer = tokenizer
+        self._model: Any = model
+        self._accepts = frozenset(inspect.signature(model.forward).parameters)
+        self._device = next(model.parameters()).device
+
+    def close(self) -> None:
+        """Drop the weights. Quantizer state sits in reference cycles, so the collector is run."""
+        self._model = None
+        gc.collect()
+
+    # ------------------------------------------------------------------------------------------ generation
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Step]:
+        _check_requests(requests)
+        decode = _inferred("preparing a batch", lambda: self._start(requests))
+        try:
+            while decode.running:
+                yield _inferred(f"decode step {decode.step + 1}", lambda: self._advance(decode))
+        finally:
+            # A traceback that somebody keeps would keep this frame, and with it the batch's cache.
+            decode.cache = None
+
+    def _start(self, requests: Sequence[Request]) -> _Decode:
+        longest = max(len(request.tokens) for request in requests)
+        cap = max(request.max_new_tokens for request in requests)
+        ids, mask, positions = self._padded([request.tokens for request in requests])
+        # One mask for the whole generation, sliced a step at a time: growing it would copy it at each token.
+        whole = torch.cat([mask, mask.new_ones(len(requests), cap)], dim=1)
+        return _Decode(
+            requests=tuple(requests),
+            cache=self._new_cache(),
+            mask=whole,
+            ids=ids,
+            positions=positions,
+            filled=longest,
+            generated=[[] for _ in requests],
+            running=list(range(len(requests))),
+        )
+
+    def _advance(self, decode: _Decode) -> Step:
+        """Run the prompt or the last ids, choose one id a row, and retire the rows that end with it."""
+        logits = self._forward(decode.ids, decode.mask[:, : decode.filled], decode.positions, decode.cache)
+        finite = _finite_rows(logits)
+        first = logits.logsumexp(dim=-1) if decode.step == 0 else None
+        raw = logits
+        suppressed = [row for row in decode.running if decode.step < decode.requests[row].min_new_tokens]
+        if suppressed and self.tokenizer.eos_ids:
+            raw = logits.clone() if first is not None else logits
+            logits[torch.tensor(suppressed)[:, None], torch.tensor(self.tokenizer.eos_ids)] = -math.inf
+        chosen = logits.argmax(dim=-1, keepdim=True)
+        logprobs = None if first is None else (raw.gather(1, chosen).squeeze(1) - first).tolist()
+        step = decode.take(chosen.squeeze(1).tolist(), finite, logprobs, self.tokenizer)
+        decode.ids = chosen
+        decode.positions = decode.positions[:, -1:] + 1
+        decode.filled += 1
+        return step
+
+    # ------------------------------------------------------------------------------------------ scoring
+
+    def logprobs(
+        self, contexts: Sequence[tuple[int, ...]], continuations: Sequence[Sequence[tuple[int, ...]]]
+    ) -> Iterator[ChoiceLogProbs]:
+        if len(contexts) != len(continuations):
+            raise EngineError(f"{len(contexts)} contexts but {len(continuations)} lists of continuations")
+        if any(not tokens for choices in continuations for tokens in choices):
+            raise EngineError("a continuation has no token: encode it apart from its context")
+        _check_contexts(contexts)
+        yield from _inferred("scoring", lambda: self._logprobs(contexts, continuations))
+
+    def _logprobs(
+        self, contexts: Sequence[tuple[int, ...]], continuations: Sequence[Sequence[tuple[int, ...]]]
+    ) -> list[ChoiceLogProbs]:
+        longer = any(len(tokens) > 1 for choices in continuations for tokens in choices)
+        cache = self._new_cache() if longer else None
+        ids, mask, positions = self._padded(contexts)
+        first = torch.log_softmax(self._forward(ids, mask, positions, cache), dim=-1)
+        totals = [[float(first[row, tokens[0]]) for tokens in choices] for row, choices in enumerate(continuations)]
+        if cache is not None:
+            pairs = [
+                (row, place, tokens)
+                for row, choices in enumerate(continuations)
+                for place, tokens in enumerate(choices)
+                if len(tokens) > 1
+            ]
+            for part in _sub_batches(pairs):
+                for (row, place, _), more in zip(part, self._rest(part, cache, mask), strict=True):
+                    totals[row][place] += more
+        return [
+            ChoiceLogProbs(index=row, totals=tuple(value if math.isfinite(value) else None for value in choices))
+            for row, choices in enumerate(totals)
+        ]
+
+    def _rest(self, part: list[tuple[int, int, tuple[int, ...]]], cache: Any, mask: torch.Tensor) -> list[float]:
+        """Log-likelihood of each continuation's second token and those after it, given its context's cache and its first token."""
+        rows = torch.tensor([row for row, _, _ in part], device=self._device)
+        inputs = [tokens[:-1] for _, _, tokens in part]
+        width = max(len(tokens) for tokens in inputs)
+        # Padded on the right: causal attention never lets a token see what comes after it.
+        ids = torch.tensor([[*tokens, *[0] * (width - len(tokens))] for tokens in inputs], device=self._device)
+        own = torch.tensor([[1] * len(tokens) + [0] * (width - len(tokens)) for tokens in inputs], device=self._device)
+        positions = mask[rows].sum(dim=1, keepdim=True) + torch.arange(width, device=self._device)
+        attend = torch.cat([mask[rows], own], dim=1)
+        logits = self._forward(ids, attend, positions, _selected(cache, rows), keep=width)
+        found = torch.log_softmax(logits, dim=-1)
+        return [
+            math.fsum(float(found[at, place, token]) for place, token in enumerate(tokens[1:]))
+            if all(math.isfinite(float(found[at, place, token])) for place, token in enumerate(tokens[1:]))
+            else math.nan
+            for at, (_, _, tokens) in enumerate(part)
+        ]
+
+    def distributions(self, contexts: Sequence[tuple[int, ...]]) -> Iterator[Any]:
+        _check_contexts(contexts)
+        yield _inferred("next-token distributions", lambda: self._distributions(contexts))
+
+    def _distributions(self, contexts: Sequence[tuple[int, ...]]) -> Any:
+        ids, mask, positions = self._padded(contexts)
+        return self._forward(ids, mask, positions, None).cpu().numpy()
+
+    # ------------------------------------------------------------------------------------------ one forward
+
+    def _padded(self, contexts: Sequence[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Ids, mask and positions [rows, longest], padded on the left with id 0 under mask 0."""
+        width = max(len(tokens) for tokens in contexts)
+        ids = torch.tensor([[0] * (width - len(tokens)) + list(tokens) for tokens in contexts], device=self._device)
+        mask = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in contexts], device=self._device)
+        return ids, mask, (mask.cumsum(dim=1) - 1).clamp(min=0)
+
+    def _new_cache(self) -> Any:
+        return DynamicCache(config=self._open_model().config)
+
+    def _open_model(self) -> Any:
+        if self._model is None:
+            raise EngineError("the session is closed")
+        return self._model
+
+    def _forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any, *, keep: int | None = None
+    ) -> torch.Tensor:
+        """Float32 logits of the last position [rows, vocabulary], or with ``keep`` of the last ``keep`` ones [rows, keep, vocabulary]."""
+        model = self._open_model()
+        extra: dict[str, Any] = {"logits_to_keep": keep or 1} if "logits_to_keep" in self._accepts else {}
+        if "position_ids" in self._accepts:
+            extra["position_ids"] = positions
+        if cache is not None:
+            extra["cache" if "cache" in self._accepts else "past_key_values"] = cache
+        logits = model(input_ids=ids, attention_mask=mask, use_cache=cache is not None, **extra).logits
+        last: torch.Tensor = logits[:, -1, :] if keep is None else logits[:, -keep:, :]
+        return last.float()
+
+
+@dataclass(slots=True)
+class _Decode:
+    """One batch under way. ``running`` holds the rows that have not ended."""
+
+    requests: tuple[Request, ...]
+    cache: Any
+    mask: torch.Tensor
+    ids: torch.Tensor
+    positions: torch.Tensor
+    filled: int
+    generated: list[list[int]]
+    running: list[int]
+    step: int = 0
+
+    def take(
+        self, chosen: list[int], finite: list[bool], logprobs: list[float] | None, tokenizer: TransformersTokenizer
+    ) -> Step:
+        """Give each running row its id. A row whose logits are not finite gets none and ends."""
+        ids: dict[str, int] = {}
+        invalid: list[str] = []
+        still: list[int] = []
+        for row in self.running:
+            request = self.requests[row]
+            if not finite[row]:
+                invalid.append(request.request_id)
+                continue
+            ids[request.request_id] = chosen[row]
+            self.generated[row].append(chosen[row])
+            if not _ended(request, self.generated[row], tokenizer):
+                still.append(row)
+        first = None if logprobs is None else {self.requests[row].request_id: logprobs[row] for row in self.running if finite[row]}
+        self.running = still
+        self.step += 1
+        return Step(ids=ids, nonfinite=tuple(invalid), first_logprobs=first)
+
+
+def _ended(request: Request, generated: list[int], tokenizer: TransformersTokenizer) -> bool:
+    if len(generated) >= request.max_new_tokens:
+        return True
+    if len(generated) < request.min_new_tokens:
+        return False
+    if generated[-1] in tokenizer.eos_ids:
+        return True
+    if not request.stop:
+        return False
+    text = tokenizer.decode(generated)
+    return any(stop in text for stop in request.stop if stop)
+
+
+def _finite_rows(logits: torch.Tensor) -> list[bool]:
+    """Which rows hold no NaN and no infinity: minimum and maximum carry both, in one pass over the vocabulary."""
+    low, high = torch.aminmax(logits, dim=-1)
+    return [bool(finite) for finite in (torch.isfinite(low) & torch.isfinite(high)).tolist()]
+
+
+def _sub_batches(pairs: list[tuple[int, int, tuple[int, ...]]]) -> Iterator[list[tuple[int, int, tuple[int, ...]]]]:
+    """Continuations of like length together, bounded in rows and in rows x padded length. The order depends on the batch only."""
+    part: list[tuple[int, int, tuple[int, ...]]] = []
+    for pair in sorted(pairs, key=lambda pair: (len(pair[2]), pair[0], pair[1])):
+        if part and (len(part) >= _SUB_BATCH_ROWS or (len(part) + 1) * (len(pair[2]) - 1) > _SUB_BATCH_POSITIONS):
+            yield part
+            part = []
+        part.append(pair)
+    if part:
+        yield part
+
+
+def _selected(cache: Any, rows: torch.Tensor) -> Any:
+    """A cache with the given rows of another, which stays as it is."""
+    chosen = copy.copy(cache)
+    chosen.layers = [copy.copy(layer) for layer in cache.layers]
+    for layer in chosen.layers:
+        layer.batch_select_indices(rows)
+    return chosen
+
+
+# ---------------------------------------------------------------------------------------------- opening
+
+
+def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> TransformersSession:
+    folder = Path(artifact.path)
+    if not (folder / "config.json").exists():
+        raise MissingModel(f"variant {artifact.variant}: no config.json in {folder.absolute()}")
+    shape = shape_of_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    device.synchronize()
+    started_s = device.now_s()
+    model = _load(folder, settings, device)
+    device.synchronize()
+    load_s = device.now_s() - started_s
+    tokenizer = TransformersTokenizer(AutoTokenizer.from_pretrained(str(folder), local_files_only=True), model.generation_config)
+    loaded = _facts(model, artifact, load_s)
+    _guard_repacking(model)
+    session = TransformersSession(model, tokenizer, shape, loaded)
+    _warm_up(session)
+    session.loaded = _after_warm_up(loaded, model, device)
+    return session
+
+
+def _load(folder: Path, settings: EngineSettings, device: Device) -> Any:
+    on_cuda = device.info.kind == "cuda"
+    # Without native half precision a CPU multiplies bfloat16 some 350 times slower than float32, so float32 is the CPU's own type here.
+    dtype = settings.dtype or ("auto" if on_cuda else "float32")
+    model = AutoModelForCausalLM.from_pretrained(
+        str(folder),
+        dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+        device_map={"": torch.cuda.current_device()} if on_cuda else None,
+        local_files_only=True,
+    )
+    model.eval().requires_grad_(False)
+    if not on_cuda:
+        weights.own_memory(model)
+    return model
+
+
+def _guard_repacking(model: Any) -> None:
+    """Keep bitsandbytes from repacking layers whose shape its CPU layout asserts against; they run dequantized instead."""
+    for module in model.modules():
+        shape = getattr(getattr(getattr(module, "weight", None), "quant_state", None), "shape", None)
+        if shape is None or not hasattr(module, "support_avx512bf16_for_cpu"):
+            continue
+        if len(shape) != 2 or shape[0] % _REPACK_ROWS or shape[1] % module.weight.quant_state.blocksize:
+            module.support_avx512bf16_for_cpu = False
+
+
+def _facts(model: Any, artifact: Artifact, load_s: float) -> Loaded:
+    linear = weights.linear_like(model)
+    quantized = _quantized_modules(linear, artifact)
+    sha256 = weights.digest(model)
+    dtype = model.dtype
+    return Loaded(
+        weight_bytes=weights.weight_bytes(model),
+        logical_parameters=weights.logical_parameters(model),
+        quantized_parameters=weights.quantized_parameters(list(quantized.values())),
+        modules_replaced=len(quantized),
+        modules_left=tuple(name for name in linear if name not in quantized),
+        kernels=weights.kernels(model),
+        dtype=str(dtype).removeprefix("torch."),
+        kv_bytes_per_element=dtype.itemsize,
+        weights_sha256=sha256,
+        tied=weights.is_tied(model),
+        load_s=load_s,
+    )
+
+
+def _quantized_modules(linear: dict[str, Any], artifact: Artifact) -> dict[str, Any]:
+    """The modules in fewer bits. Raises ``NothingQuantized`` where the artifact says that there are some and there are none."""
+    found = {name: module for name, module in linear.items() if weights.is_quantized(module)}
+    named = read_manifest(Path(artifact.path))
+    if artifact.simulated:
+        unknown = [name for name in named or () if name not in linear]
+        if unknown:
+            raise EngineError(f"variant {artifact.variant}: the artifact names modules that the model lacks, first {unknown[0]}")
+        found |= {name: linear[name] for name in named or ()}
+    elif named is not None and found and set(named) != set(found):
+        raise EngineError(f"variant {artifact.variant}: {len(named)} modules were quantized and {len(found)} were loaded as quantized")
+    if not found and (named is not None or artifact.format != "safetensors"):
+        raise NothingQuantized(f"{artifact.variant} ({artifact.format})", linear_modules=len(linear))
+    return found
+
+
+def _warm_up(session: TransformersSession) -> None:
+    """One prefill and one decode step: pages become resident and libraries repack what they repack on first use."""
+    for _ in session.generate([Request(request_id="warm-up", tokens=(1, 2, 3), max_new_tokens=2, min_new_tokens=2)]):
+        pass
+
+
+def _after_warm_up(loaded: Loaded, model: Any, device: Device) -> Loaded:
+    """Add what only a forward shows. A library that repacks on first use may then hold more than it loaded, and that counts."""
+    device.release()
+    resident, file_backed = (None, None) if device.info.kind == "cuda" else _resident_bytes()
+    return replace(
+        loaded,
+        weight_bytes=max(loaded.weight_bytes, weights.weight_bytes(model)),
+        kernels=weights.kernels(model),
+        process_bytes=resident,
+        file_backed_bytes=file_backed,
+    )
+
+
+def _resident_bytes() -> tuple[int | None, int | None]:
+    """Resident bytes of this process, and those of them that belong to mapped files; None where the system has no such file."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None, None
+    kib = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("VmRSS:", "RssFile:"))}
+    resident, mapped = kib.get("VmRSS"), kib.get("RssFile")
+    return (None if resident is None else resident * 1024), (None if mapped is None else mapped * 1024)
+
+
+# ---------------------------------------------------------------------------------------------- checks and translation
+
+
+def _quiet() -> None:
+    """Progress bars and per-call warnings would drown a worker's log: bitsandbytes' int8 prints one a layer and token."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+
+
+def _check_requests(requests: Sequence[Request]) -> None:
+    if not requests:
+        raise EngineError("a batch needs at least one request")
+    if len({request.request_id for request in requests}) != len(requests):
+        raise EngineError("two requests of one batch have the same id")
+    for request in requests:
+        if not request.tokens:
+            raise EngineError(f"request {request.request_id} has no token: an empty prompt needs a BOS")
+        if not 0 <= request.min_new_tokens <= request.max_new_tokens or request.max_new_tokens < 1:
+            raise EngineError(
+                f"request {request.request_id}: 0 <= min_new_tokens <= max_new_tokens and max_new_tokens >= 1 must hold, "
+                f"found {request.min_new_tokens} and {request.max_new_tokens}"
+            )
+
+
+def _check_contexts(contexts: Sequence[tuple[int, ...]]) -> None:
+    if not contexts:
+        raise EngineError("a batch needs at least one context")
+    if any(not tokens for tokens in contexts):
+        raise EngineError("a context has no token: an empty prompt needs a BOS")
+
+
+def _inferred(what: str, act: Callable[[], T]) -> T:
+    """``_translated`` without autograd. The mode ends before a generator yields, so it never leaks into the caller."""
+    with torch.inference_mode():
+        return _translated(what, act)
+
+
+def _translated(what: str, act: Callable[[], T]) -> T:
+    """What ``act`` returns; a backend's error becomes ``OutOfMemory`` or ``EngineError``.
+
+    Raised outside the handler and without the original traceback, whose frames would keep the failed attempt's tensors alive: then every
+    smaller batch fails too. The traceback's text travels as a note.
+    """
+    failure: QuantgateError
+    try:
+        return act()
+    except QuantgateError as error:
+        failure = error.with_traceback(None)
+    except Exception as error:
+        kind = OutOfMemory if is_out_of_memory(error) else EngineError
+        failure = kind(f"{what}: {type(error).__name__}: {error}")
+        failure.add_note("".join(traceback.format_exception(error)))
+    try:
+        raise failure
+    finally:
+        # The frame would hold its own exception in a cycle, and with it the batch that `act` closes over.
+        del failure, act

@@ -1,0 +1,150 @@
+"""The facts of a loaded model's weights: bytes, counts, kernels, digest. Knows torch modules, refuses to guess from dtypes or file sizes.
+
+Bytes are those of distinct storages: a tied head counts once, packed weights count as packed, and quantizer state that lives outside
+parameters and buffers is found too (bitsandbytes keeps NF4's absmax on the parameter and int8's row scales on the module).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from transformers.integrations.bitsandbytes import dequantize_bnb_weight
+from transformers.pytorch_utils import Conv1D
+
+from quantgate.errors import NumericallyInvalid
+
+_PACKED_KINDS = ("Params4bit", "Int8Params")
+
+
+# ---------------------------------------------------------------------------------------------- every tensor, once
+
+
+def tensors(model: Any) -> Iterator[torch.Tensor]:
+    """Every tensor object the model holds: parameters, buffers, and quantizer state outside them. Shared storages repeat."""
+    yield from model.parameters()
+    yield from model.buffers()
+    for module in model.modules():
+        yield from _hidden_state(module, depth=2)
+        for parameter in module.parameters(recurse=False):
+            yield from _hidden_state(parameter, depth=2)
+
+
+def _hidden_state(owner: object, depth: int) -> Iterator[torch.Tensor]:
+    """Tensors among the plain attributes of ``owner`` and of the library's state objects there (QuantState, its nested state)."""
+    for value in list(vars(owner).values()):
+        if isinstance(value, torch.nn.Module):
+            continue
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif depth and type(value).__module__.startswith("bitsandbytes"):
+            yield from _hidden_state(value, depth - 1)
+
+
+def weight_bytes(model: Any) -> int:
+    """Bytes of distinct storages that hold the model."""
+    storages = {(tensor.device, tensor.untyped_storage().data_ptr()): tensor.untyped_storage().nbytes() for tensor in tensors(model)}
+    return sum(storages.values())
+
+
+def own_memory(model: Any) -> None:
+    """Copy every tensor off the checkpoint's mapped pages, one at a time; shared storages stay shared.
+
+    A safetensors file is mapped, not read: its pages become resident with the first forward, belong to the file cache, and each tensor
+    would drag the whole file's storage into the count. Copies are anonymous memory, as a server holds them.
+    """
+    copies: dict[tuple[int, int, torch.Size, tuple[int, ...], torch.dtype], torch.Tensor] = {}
+    for tensor in list(tensors(model)):
+        key = (tensor.data_ptr(), tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+        if tensor.numel() == 0 or tensor.device.type != "cpu":
+            continue
+        if key not in copies:
+            copies[key] = tensor.data.clone()
+        tensor.data = copies[key]  # `.data` keeps the tensor object: whoever else refers to it sees the copy too
+
+
+# ---------------------------------------------------------------------------------------------- modules
+
+
+def linear_like(model: Any) -> dict[str, Any]:
+    """Modules that multiply by a weight matrix: linear layers of any library, Conv1D, fused experts. Embeddings are not among them."""
+    found = {}
+    for name, module in model.named_modules():
+        matrices = [p for p in module.parameters(recurse=False) if p.dim() >= 2]
+        packed = hasattr(module, "qweight")
+        if isinstance(module, (torch.nn.Linear, Conv1D)) or packed or (matrices and not isinstance(module, torch.nn.Embedding)):
+            found[name] = module
+    return found
+
+
+def is_quantized(module: Any) -> bool:
+    """The module stores its weight in a packed or integer form."""
+    weight = getattr(module, "weight", None)
+    if type(weight).__name__ in _PACKED_KINDS or hasattr(module, "qweight"):
+        return True
+    return isinstance(weight, torch.Tensor) and not weight.is_floating_point()
+
+
+def kernels(model: Any) -> dict[str, int]:
+    """Class name of each linear-like module and how many there are; a layout that the library chose at run time is named beside it."""
+    return dict(sorted(Counter(_kernel_name(module) for module in linear_like(model).values()).items()))
+
+
+def _kernel_name(module: Any) -> str:
+    state = getattr(getattr(module, "weight", None), "quant_state", None)
+    # bitsandbytes repacks 4-bit weights on CPUs with AVX512-BF16 and computes in bfloat16 there, whatever compute dtype was asked for.
+    suffix = " (repacked, bfloat16)" if getattr(state, "packing_format_for_cpu", False) else ""
+    return type(module).__name__ + suffix
+
+
+# ---------------------------------------------------------------------------------------------- counts and digest
+
+
+def logical_count(parameter: Any) -> int:
+    """How many weights a parameter holds: two 4-bit weights share one stored byte."""
+    state = getattr(parameter, "quant_state", None)
+    shape = getattr(state, "shape", None)
+    return math.prod(shape) if shape is not None else int(parameter.numel())
+
+
+def logical_parameters(model: Any) -> int:
+    """Weights of the model, tied ones once: the same number in every variant."""
+    return sum(logical_count(parameter) for parameter in model.parameters())
+
+
+def quantized_parameters(modules: list[Any]) -> int:
+    """Weights in the quantized modules, biases left out."""
+    return sum(logical_count(module.weight) for module in modules)
+
+
+def float_weight(module: Any, parameter: Any) -> torch.Tensor:
+    """A parameter as float32, dequantized where it is packed."""
+    if type(parameter).__name__ == "Int8Params":
+        scales = parameter.SCB if parameter.SCB is not None else module.state.SCB
+        return parameter.data.float() * (scales.float().view(-1, 1) / 127.0)
+    if type(parameter).__name__ == "Params4bit":
+        return dequantize_bnb_weight(parameter).float()
+    return parameter.detach().float()
+
+
+def digest(model: Any) -> str:
+    """SHA-256 over the weights as float32, in name order, one at a time. Raises ``NumericallyInvalid`` at the first non-finite one."""
+    owners = {f"{name}.{key}" if name else key: module for name, module in model.named_modules() for key in module._parameters}
+    sha = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        value = float_weight(owners[name], parameter).cpu().contiguous()
+        if not torch.isfinite(value).all():
+            raise NumericallyInvalid(f"the weight {name} is not finite everywhere")
+        sha.update(f"{name} {tuple(value.shape)}\n".encode())
+        sha.update(memoryview(value.view(-1).numpy()).cast("B"))
+    return sha.hexdigest()
+
+
+def is_tied(model: Any) -> bool:
+    """The head and the embedding share one storage."""
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    return head is not None and embedding.weight.data_ptr() == head.weight.data_ptr()

@@ -1,0 +1,207 @@
+"""Every interface on one screen. Stages and the pipeline see these; adapters implement them and import their own libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from quantgate.records import (
+    Artifact,
+    ChoiceLogProbs,
+    DeviceConfig,
+    DeviceInfo,
+    EngineSettings,
+    GoldenItem,
+    ItemEvidence,
+    ItemScore,
+    Loaded,
+    MetricInfo,
+    ModelShape,
+    ModelSource,
+    PeakMemory,
+    Report,
+    Request,
+    Step,
+    Variant,
+)
+
+Progress = Callable[[int, int, str], None]
+"""``progress(done, total, what)``; total 0 where the end is not known."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuantizePlan:
+    """What a quantizer gets. ``base`` is the reference's artifact, None while the reference itself is being prepared."""
+
+    model: ModelSource
+    variant: Variant
+    base: Artifact | None
+    device: DeviceConfig
+
+
+class Quantizer(Protocol):
+    """Turns the reference into a variant on disk."""
+
+    def why_not(self, plan: QuantizePlan) -> str | None:
+        """None where the plan is supported, else one sentence. Loads no weights."""
+
+    def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
+        """Write the variant into the empty folder ``into``. ``sha256`` and ``stored_bytes`` are filled in by the caller.
+
+        An adapter that uses files where they are (an unquantized folder as reference) returns that folder as ``path``.
+        """
+
+
+class MemoryWatch(Protocol):
+    """The result of a watched block, readable after its end."""
+
+    @property
+    def peak(self) -> PeakMemory: ...
+
+
+class Device(Protocol):
+    """The hardware: its clock, its memory and its barrier."""
+
+    info: DeviceInfo
+
+    def synchronize(self) -> None: ...
+
+    def now_s(self) -> float:
+        """The one clock that everything on this device is timed with, in seconds."""
+
+    def live_bytes(self) -> int:
+        """Bytes in use by this process's model now, comparable with ``PeakMemory``."""
+
+    def watch_memory(self) -> AbstractContextManager[MemoryWatch]: ...
+
+    def release(self) -> None:
+        """Give cached memory back; called outside exception handlers."""
+
+
+class Tokenizer(Protocol):
+    """Text to ids and back, with the special ids that matter."""
+
+    bos_id: int | None
+    eos_ids: tuple[int, ...]
+    vocabulary_size: int
+    digest: str
+    """Digest of vocabulary and chat template."""
+
+    def encode(self, text: str, *, add_bos: bool) -> tuple[int, ...]:
+        """Ids of the text; with ``add_bos`` exactly one BOS at the start where the model uses one."""
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+    def render(self, item: GoldenItem) -> str:
+        """The text of an item as the model sees it, chat template applied where the item asks for it."""
+
+
+class Session(Protocol):
+    """A loaded variant."""
+
+    shape: ModelShape
+    loaded: Loaded
+    tokenizer: Tokenizer
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Step]:
+        """Greedy decoding of one batch, a step at a time; rows end at EOS, a stop string or their cap."""
+
+    def logprobs(
+        self, contexts: Sequence[tuple[int, ...]], continuations: Sequence[Sequence[tuple[int, ...]]]
+    ) -> Iterator[ChoiceLogProbs]:
+        """Each context runs once, its continuations reuse its cache; one batch of contexts a call."""
+
+    def distributions(self, contexts: Sequence[tuple[int, ...]]) -> Iterator[Any]:
+        """Float32 arrays [rows, vocabulary] of raw logits after each context, in order, one batch a call."""
+
+
+class Engine(Protocol):
+    """Opens artifacts."""
+
+    def open(self, artifact: Artifact, settings: EngineSettings, device: Device) -> AbstractContextManager[Session]: ...
+
+
+class Metric(Protocol):
+    """Scores one item from what the model produced."""
+
+    info: MetricInfo
+
+    def score(self, item: GoldenItem, evidence: ItemEvidence) -> ItemScore: ...
+
+
+class Worker(Protocol):
+    """One variant's process, asked and answering in records' JSON."""
+
+    def ask(self, request: dict[str, Any], progress: Progress) -> Any:
+        """Send one request and wait for its reply. Raises what the worker raised, or ``WorkerDied``."""
+
+    def close(self) -> None: ...
+
+
+class Executor(Protocol):
+    """Starts workers."""
+
+    def open(self, variant: Variant, log: Path) -> Worker: ...
+
+
+class Sink(Protocol):
+    """Publishes a report where a person finds it."""
+
+    name: str
+
+    def publish(self, report: Report, folder: Path) -> str: ...
+
+
+class Display(Protocol):
+    """Shows a person where a run is. Keeps the run's own clock."""
+
+    def start(self, folder: Path, steps: int) -> None: ...
+
+    def step(self, variant: str, stage: str) -> None: ...
+
+    def progress(self, done: int, total: int, what: str) -> None: ...
+
+    def step_done(self, *, reused: bool) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def now_s(self) -> float: ...
+
+
+class Registry(Protocol):
+    """Keeps model versions and the alias that points at the one that is out."""
+
+    def register(self, model: str, report: Report, variant: str) -> str:
+        """Record a judged candidate and return its version; the version points at the artifact, weights are not copied.
+
+        The same artifact and evidence registered again gives the version that exists.
+        """
+
+    def alias(self, model: str, alias: str) -> str | None:
+        """The version the alias points at, None where it points nowhere."""
+
+    def move(self, model: str, alias: str, *, to: str, expecting: str | None) -> None:
+        """Compare-and-set. Raises ``RegistryError`` where the alias does not point at ``expecting``."""
+
+
+__all__ = [
+    "Device",
+    "Display",
+    "Engine",
+    "Executor",
+    "MemoryWatch",
+    "Metric",
+    "Progress",
+    "QuantizePlan",
+    "Quantizer",
+    "Registry",
+    "Session",
+    "Sink",
+    "Tokenizer",
+    "Worker",
+]

@@ -1,0 +1,77 @@
+"""A quantizer that writes down how its variant is to behave: what the fake engine then plays.
+
+Options: ``weight_bytes``, ``error_rate`` (share of golden items answered wrong), ``step_s`` (seconds of one decode step), ``seed``,
+``fault`` (one of ``FAULTS``: ways in which a variant can go wrong), ``fault_while`` (a path: the fault happens only while a file is there).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from quantgate.errors import ConfigError, EngineError
+from quantgate.ports import Progress, QuantizePlan
+from quantgate.records import Artifact
+
+DEFAULTS: Mapping[str, Any] = {
+    "weight_bytes": 400_000_000,
+    "error_rate": 0.2,
+    "step_s": 0.01,
+    "seed": 0,
+    "fault": "none",
+    "fault_while": None,
+}
+FAULTS = {
+    "none": "behaves",
+    "refuse": "says that it cannot do what is asked",
+    "crash": "fails while it is built",
+    "kill": "its process is killed while it answers",
+    "hang": "never answers",
+    "nonfinite": "answers with NaN",
+}
+SCRIPT = "fake-model.json"
+
+
+class FakeQuantizer:
+    """Stores the options of the variant as its artifact."""
+
+    def why_not(self, plan: QuantizePlan) -> str | None:
+        options = plan.variant.options or {}
+        for key in options:
+            _known("option", key, DEFAULTS, plan)
+        _known("fault", options.get("fault", "none"), FAULTS, plan)
+        return "the fake quantizer was told to refuse" if fault_of({**DEFAULTS, **options}) == "refuse" else None
+
+    def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
+        script = {**DEFAULTS, **(plan.variant.options or {}), "bits": plan.variant.weight_bits}
+        if fault_of(script) == "crash":
+            raise EngineError("the fake quantizer was told to fail")
+        (into / SCRIPT).write_text(json.dumps(script, sort_keys=True) + "\n", encoding="utf-8")
+        simulated = plan.variant.role == "known_bad"
+        return Artifact(
+            variant=plan.variant.name,
+            path=str(into),
+            format="fake",
+            stored_bytes=0,
+            sha256="",
+            note="a scripted stand-in for a model",
+            simulated=simulated,
+            simulated_weight_bytes=int(script["weight_bytes"]) if simulated else None,
+        )
+
+
+def fault_of(script: Mapping[str, Any]) -> str:
+    """The fault that a script asks for now."""
+    waits = script["fault_while"] is not None and not Path(script["fault_while"]).exists()
+    return "none" if waits else str(script["fault"])
+
+
+def _known(what: str, found: object, allowed: Mapping[str, object], plan: QuantizePlan) -> None:
+    if found in allowed:
+        return
+    nearest = get_close_matches(str(found), allowed, n=1)
+    hint = f"did you mean '{nearest[0]}'? " if nearest else ""
+    raise ConfigError(f"variant '{plan.variant.name}': unknown {what} '{found}': {hint}allowed are {', '.join(sorted(allowed))}")

@@ -1,0 +1,190 @@
+"""Round to nearest, the plainest quantizer: the known-bad control at 2 bits, a yardstick for better methods at 4 and 8.
+
+``symmetric``: ``w' = s * clamp(round(w / s), -q, q)`` with ``q = 2^(bits-1) - 1`` and ``s = max|w| / q`` of the channel or group.
+``symmetric: false``: ``w' = s * round((w - m) / s) + m`` with ``s = (max - min) / (2^bits - 1)`` and ``m = min``.
+Scales and minima are rounded to float16 first, as they would be stored. The values stay in float32: the variant is simulated, scored but
+never filled or timed, and what it would free is arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.pytorch_utils import Conv1D
+from transformers.utils import logging as transformers_logging
+
+from quantgate.errors import ConfigError, NothingQuantized, NumericallyInvalid
+from quantgate.ports import Progress, QuantizePlan
+from quantgate.quantizers.folder import bool_option, check_options, copy_tokenizer, write_manifest
+from quantgate.records import Artifact, Variant
+
+SCALE_BYTES = 2  # float16
+_OPTIONS = ("symmetric",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheme:
+    """How weights are rounded. ``group`` None: one scale for each output channel."""
+
+    bits: int
+    group: int | None
+    symmetric: bool
+
+
+class RoundToNearestQuantizer:
+    """Rounds every linear weight except the head; embeddings stay."""
+
+    def why_not(self, plan: QuantizePlan) -> str | None:
+        if plan.base is None:
+            return "rtn rounds the reference, which has not been prepared"
+        try:
+            _check_shapes(_empty_model(plan.base.path), _scheme(plan.variant))
+        except ConfigError as error:
+            return str(error)
+        return None
+
+    def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
+        """Raises ``ConfigError`` naming every layer that the group size does not divide, ``NothingQuantized`` without a layer."""
+        scheme = _scheme(plan.variant)
+        if plan.base is None:
+            raise ConfigError("rtn rounds the reference, which has not been prepared")
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
+        model = AutoModelForCausalLM.from_pretrained(plan.base.path, dtype=torch.float32, local_files_only=True)
+        _check_shapes(model, scheme)
+        rounded, packed_bytes = _round_model(model, scheme, progress)
+        if not rounded:
+            raise NothingQuantized(f"rtn {scheme.bits}-bit", linear_modules=0)
+        model.save_pretrained(into)
+        copy_tokenizer(Path(plan.base.path), into)
+        write_manifest(into, scheme=plan.variant.scheme, quantized_modules=rounded)
+        return Artifact(
+            variant=plan.variant.name,
+            path=str(into),
+            format="rtn-simulated",
+            stored_bytes=0,
+            sha256="",
+            note=_note(scheme),
+            simulated=True,
+            simulated_weight_bytes=packed_bytes + _untouched_bytes(model, rounded),
+        )
+
+
+def _scheme(variant: Variant) -> Scheme:
+    options = check_options("rtn", variant.options, _OPTIONS)
+    symmetric = bool_option("rtn", options, "symmetric", True)
+    bits = variant.weight_bits
+    if bits is None or not 2 <= bits <= 8:
+        raise ConfigError(f"rtn: weight_bits is {bits}; allowed are 2 to 8")
+    kind, _, size = variant.granularity.partition(":")
+    if kind == "channel" and not size:
+        return Scheme(bits=bits, group=None, symmetric=symmetric)
+    if kind == "group" and size.isdecimal() and int(size) > 0:
+        return Scheme(bits=bits, group=int(size), symmetric=symmetric)
+    raise ConfigError(f"rtn: granularity is '{variant.granularity}'; allowed are channel and group:<size>, for example group:64")
+
+
+def _empty_model(path: str) -> Any:
+    """The model's modules without weights: shapes can be checked before anything is loaded."""
+    try:
+        config = AutoConfig.from_pretrained(path, local_files_only=True)
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(config)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"rtn cannot read the reference at {path}: {error}") from None
+
+
+def linear_layers(model: Any) -> Iterator[tuple[str, Any]]:
+    """Linear and Conv1D modules except the head: a tied head is the embedding, and an untied one costs most quality per byte freed."""
+    head = model.get_output_embeddings()
+    for name, module in model.named_modules():
+        if isinstance(module, (torch.nn.Linear, Conv1D)) and module is not head:
+            yield name, module
+
+
+def _rows(module: Any) -> torch.Tensor:
+    """The weight as [out_features, in_features], a view; Conv1D stores it transposed."""
+    weight: torch.Tensor = module.weight.data
+    return weight.T if isinstance(module, Conv1D) else weight
+
+
+def _check_shapes(model: Any, scheme: Scheme) -> None:
+    if scheme.group is None:
+        return
+    failing = [
+        f"{name} ({_rows(module).shape[1]} columns, remainder {_rows(module).shape[1] % scheme.group})"
+        for name, module in linear_layers(model)
+        if _rows(module).shape[1] % scheme.group
+    ]
+    if failing:
+        raise ConfigError(
+            f"rtn: group size {scheme.group} does not divide the columns of {len(failing)} layers: {', '.join(failing)}; "
+            "choose a smaller group or granularity channel"
+        )
+
+
+def _round_model(model: Any, scheme: Scheme, progress: Progress) -> tuple[list[str], int]:
+    """Round in place. Returns the names of the layers and the bytes their weights would take packed, scales included."""
+    layers = list(linear_layers(model))
+    packed_bytes = 0
+    for done, (name, module) in enumerate(layers):
+        progress(done, len(layers), "rounding")
+        rows = _rows(module)
+        rounded = round_rows(rows, scheme)
+        if not torch.isfinite(rounded).all():
+            raise NumericallyInvalid(f"rtn {scheme.bits}-bit made {name} non-finite: a weight is not finite or a scale exceeds float16")
+        rows.copy_(rounded)
+        packed_bytes += _packed_bytes(rows.shape[0], rows.shape[1], scheme)
+    return [name for name, _ in layers], packed_bytes
+
+
+def round_rows(rows: torch.Tensor, scheme: Scheme) -> torch.Tensor:
+    """[out, in] float weights, rounded; same shape, float32."""
+    size = scheme.group or rows.shape[1]
+    groups = rows.float().reshape(rows.shape[0], -1, size)
+    rounded = _symmetric(groups, scheme.bits) if scheme.symmetric else _asymmetric(groups, scheme.bits)
+    return rounded.reshape(rows.shape)
+
+
+def _symmetric(groups: torch.Tensor, bits: int) -> torch.Tensor:
+    top = 2 ** (bits - 1) - 1
+    scale = _stored_scale(groups.abs().amax(dim=-1, keepdim=True) / top)
+    return (groups / scale).round().clamp(-top, top) * scale
+
+
+def _asymmetric(groups: torch.Tensor, bits: int) -> torch.Tensor:
+    top = 2**bits - 1
+    low = groups.amin(dim=-1, keepdim=True)
+    scale = _stored_scale((groups.amax(dim=-1, keepdim=True) - low) / top)
+    low = low.half().float()
+    return ((groups - low) / scale).round().clamp(0, top) * scale + low
+
+
+def _stored_scale(scale: torch.Tensor) -> torch.Tensor:
+    """The scale as float16 keeps it. A group without spread has scale 0 and rounds to itself under any scale: 1 avoids 0 / 0."""
+    stored = scale.half().float()
+    return torch.where(stored == 0, torch.ones_like(stored), stored)
+
+
+def _packed_bytes(out_features: int, in_features: int, scheme: Scheme) -> int:
+    groups = out_features * (in_features // (scheme.group or in_features))
+    numbers_a_group = 1 if scheme.symmetric else 2
+    return -(-out_features * in_features * scheme.bits // 8) + groups * numbers_a_group * SCALE_BYTES
+
+
+def _untouched_bytes(model: Any, rounded: list[str]) -> int:
+    """Bytes of everything that was not rounded, tied tensors once, buffers included."""
+    gone = {f"{name}.weight" for name in rounded}
+    kept = [tensor for name, tensor in model.named_parameters() if name not in gone]
+    return sum(tensor.numel() * tensor.element_size() for tensor in [*kept, *model.buffers()])
+
+
+def _note(scheme: Scheme) -> str:
+    where = "channel" if scheme.group is None else f"group of {scheme.group}"
+    kind = "symmetric" if scheme.symmetric else "asymmetric"
+    return f"simulated: rounded to {scheme.bits} bits ({kind}, one scale a {where}), kept in float32"

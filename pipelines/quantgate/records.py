@@ -1,0 +1,848 @@
+"""The nouns that flow through quantgate: frozen, plain, standard library only.
+
+``Variant -> Artifact -> Loaded + Capacity + Generation (raw step times) + ScoreSheet (per item) -> Check -> Verdict -> Report``
+
+Facts are stored, figures are derived as properties. Units live in names: ``_s`` seconds, ``_bytes`` bytes, ``_tokens`` tokens,
+``_per_s`` per second, ``_share`` a fraction of one. Unknown is ``None`` with a reason beside it, never 0, -1, infinity or NaN.
+Digests are lower-case hexadecimal SHA-256. Mappings appear only where the keys belong to a plugin or to a reader of the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import geometric_mean, median
+from typing import Literal, TypeAlias
+
+Scalar: TypeAlias = str | int | float | bool | None
+Role: TypeAlias = Literal["reference", "candidate", "identity", "known_bad"]
+Outcome: TypeAlias = Literal["pass", "fail", "inconclusive", "not_measured"]
+Tier: TypeAlias = Literal["required", "advisory"]
+LimitedBy: TypeAlias = Literal["memory", "engine", "search cap", "time"]
+
+
+# ---------------------------------------------------------------------------------------------- what is asked for
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSource:
+    """Where the model comes from: exactly one of ``path`` (folder or GGUF file), ``hub`` or ``package`` is given."""
+
+    name: str
+    path: str | None = None
+    hub: str | None = None
+    revision: str | None = None
+    """Commit of the hub repository; a hub source without one is refused."""
+    package: str | None = None
+    """Name of an installed Python distribution that carries the model file."""
+    gguf_file: str | None = None
+    """File name or glob pattern inside ``path``, ``hub`` or ``package``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """One way of storing the model: ``quantizer + bits + granularity + options``."""
+
+    name: str
+    quantizer: str
+    role: Role = "candidate"
+    weight_bits: int | None = None
+    granularity: str = "tensor"
+    """``tensor``, ``channel`` or ``group:<size>``."""
+    options: Mapping[str, Scalar] | None = None
+    interpreter: str | None = None
+    """Path of another Python that builds and loads this variant; None: the one that runs quantgate."""
+
+    @property
+    def scheme(self) -> str:
+        """Short name of weight and activation widths, for example ``w4a16-g64``; ``float`` for an unquantized variant."""
+        if self.weight_bits is None:
+            return "float"
+        suffix = {"tensor": "", "channel": "-channel"}.get(self.granularity, f"-g{self.granularity.removeprefix('group:')}")
+        return f"w{self.weight_bits}a16{suffix}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workload:
+    """Lengths and batch sizes of fills and timing. Fixed-length runs suppress the end-of-sequence token."""
+
+    prompt_tokens: int = 64
+    output_tokens: int = 64
+    batch_sizes: tuple[int, ...] = (1, 8)
+    max_batch: int = 64
+    """Search cap of the ceiling; a ceiling that reaches it is ``>= cap``, not a maximum."""
+    fill_repeats: int = 3
+    warmups: int = 1
+    quadruples: int = 1
+    """Blocks reference, variant, variant, reference, each block one generation at every batch size."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceConfig:
+    """The device asked for. ``memory_budget_bytes`` bounds weights, KV cache and activations; None: the device's own size."""
+
+    kind: str = "cpu"
+    threads: int | None = None
+    memory_budget_bytes: int | None = None
+    index: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchPlan:
+    """How golden items are put into batches: identical for the reference and every variant, part of each score's digest."""
+
+    token_budget: int = 2048
+    """Largest rows x padded length of one batch."""
+    max_rows: int = 16
+    order: Literal["length"] = "length"
+    """``length``: by descending prompt length, ties by position in the golden set."""
+
+
+# ---------------------------------------------------------------------------------------------- golden sets
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenItem:
+    """One question with its right answer. Multiple choice: ``choices`` and ``answer``; generated: ``answers`` and ``stop``."""
+
+    item_id: str
+    slice: str
+    prompt: str
+    metric: str
+    cluster: str | None = None
+    few_shot: str = ""
+    template: Literal["raw", "chat"] = "chat"
+    choices: tuple[str, ...] = ()
+    answer: int | None = None
+    answers: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
+    max_new_tokens: int = 12
+    line: int = 0
+    """Line of the file the item was read from, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenSet:
+    """A named, versioned, digested list of items. ``sha256`` is the digest of the file's bytes."""
+
+    name: str
+    version: str
+    sha256: str
+    items: tuple[GoldenItem, ...]
+    path: str
+
+    @property
+    def label(self) -> str:
+        """``name version``, as reports print it."""
+        return f"{self.name} {self.version}"
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """The slice names in order of first appearance."""
+        return tuple(dict.fromkeys(item.slice for item in self.items))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricInfo:
+    """What a metric is. ``needs``: ``loglikelihoods`` of the choices or generated ``text``."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    needs: Literal["loglikelihoods", "text"]
+    definition: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ItemEvidence:
+    """What a model produced for one item. A non-finite number is stored as None and counted in ``nonfinite``."""
+
+    item_id: str
+    loglikelihoods: tuple[float | None, ...] = ()
+    """Natural log of the probability of each choice, summed over its tokens, in the order of the item's choices."""
+    text: str | None = None
+    output_tokens: int = 0
+    truncated: bool = False
+    """The output ended at the length cap, neither at a stop string nor at an end-of-sequence token."""
+    nonfinite: bool = False
+    first_token_logprob: float | None = None
+    """Log probability of the first generated token: tells two variants apart that answer alike."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ItemScore:
+    """One item's score in [0, 1], or None with the reason; the evidence it was computed from stays beside it."""
+
+    item_id: str
+    slice: str
+    cluster: str | None
+    value: float | None
+    why_unscored: str | None = None
+    answered: str = ""
+    expected: str = ""
+    evidence: ItemEvidence
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KLStatistics:
+    """Divergence of a variant's next-token distributions from the reference's, ``KL(reference || variant)`` in nats.
+
+    Full vocabulary, raw logits in float32 or better, one position an item: the one right after its prompt.
+    """
+
+    positions: int
+    mean: float
+    median: float
+    p99: float
+    maximum: float
+    top1_agreement: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoreSheet:
+    """Every item of one golden set as one variant answered it."""
+
+    variant: str
+    golden_set: str
+    golden_version: str
+    golden_sha256: str
+    items: tuple[ItemScore, ...]
+    batch_plan: BatchPlan
+    conditions: Mapping[str, Scalar]
+    """What must be equal to compare two sheets: template digest, BOS, device, threads, reduced token budget."""
+    first_prompt: str = ""
+    """The first item as the model saw it."""
+    kl: KLStatistics | None = None
+    why_no_kl: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def scored(self) -> tuple[ItemScore, ...]:
+        """Items with a value."""
+        return tuple(item for item in self.items if item.value is not None)
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over scored items; None without one."""
+        values = [item.value for item in self.items if item.value is not None]
+        return sum(values) / len(values) if values else None
+
+    @property
+    def output_tokens(self) -> int:
+        """Generated tokens over all items."""
+        return sum(item.evidence.output_tokens for item in self.items)
+
+
+# ---------------------------------------------------------------------------------------------- what is measured
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Artifact:
+    """A stored checkpoint. ``path`` is a folder that the engine loads; ``sha256`` covers every file of it."""
+
+    variant: str
+    path: str
+    format: str
+    """``safetensors``, ``bitsandbytes``, ``rtn-simulated`` and so on."""
+    stored_bytes: int
+    sha256: str
+    note: str = ""
+    """What a reader must know, for example that a reference is dequantized from Q4_1."""
+    simulated: bool = False
+    """Values are rounded but kept in float: scored, never filled or timed; freed memory is arithmetic."""
+    simulated_weight_bytes: int | None = None
+    """What the weights would take if packed, scales included; only where ``simulated``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerShape:
+    """What one layer keeps for each token of a request. ``kind``: full, window, latent, shared or state."""
+
+    kind: Literal["full", "window", "latent", "shared", "state"]
+    kv_heads: int = 0
+    key_width: int = 0
+    value_width: int = 0
+    window: int | None = None
+    state_elements: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelShape:
+    """The numbers of a model's config.json that decide its KV cache."""
+
+    layers: tuple[LayerShape, ...]
+    hidden: int
+    vocabulary: int
+    tied: bool
+    context_tokens: int | None = None
+    """Longest sequence the model was made for; None where its config does not say."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loaded:
+    """A variant as loaded, before any request. ``weight_bytes`` counts distinct storages with quantizer state, tied ones once."""
+
+    weight_bytes: int
+    logical_parameters: int
+    """Weights of the model, the same number in every variant: packed elements count as the weights they hold."""
+    quantized_parameters: int
+    modules_replaced: int
+    modules_left: tuple[str, ...]
+    """Names of linear-like modules that were not quantized."""
+    kernels: Mapping[str, int]
+    """Class name of each linear-like module and how many there are."""
+    dtype: str
+    kv_bytes_per_element: int
+    weights_sha256: str
+    """Digest of the weights dequantized to float32, in name order."""
+    tied: bool
+    load_s: float
+    process_bytes: int | None = None
+    """Resident bytes of the process after load and one forward; None where the device has no such figure."""
+    file_backed_bytes: int | None = None
+
+    @property
+    def share_quantized(self) -> float:
+        """Share of the logical parameters that are stored in fewer bits, 0..1."""
+        return self.quantized_parameters / self.logical_parameters if self.logical_parameters else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PeakMemory:
+    """Live bytes before a watched block and its peak. ``source``: allocator, process or device."""
+
+    before_bytes: int
+    peak_bytes: int
+    source: Literal["allocator", "process", "fake"]
+
+    @property
+    def added_bytes(self) -> int:
+        """Bytes the block added at its peak."""
+        return max(0, self.peak_bytes - self.before_bytes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Probe:
+    """One attempted fill."""
+
+    batch_size: int
+    outcome: Literal["fits", "over budget", "out of memory", "too short"]
+    peak_bytes: int | None
+    purpose: Literal["slope", "probe", "confirm"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capacity:
+    """The batch ceiling at stated lengths: predicted from arithmetic, confirmed by real fills.
+
+    ``confirmed`` 0 means that not even one request fits; None means not measured, with ``why_not``.
+    """
+
+    prompt_tokens: int
+    output_tokens: int
+    budget_bytes: int | None
+    fixed_bytes: int | None
+    prefill_bytes_per_row: int | None
+    kv_bytes_per_row: int | None
+    predicted: int | None
+    confirmed: int | None
+    limited_by: LimitedBy | None
+    probes: tuple[Probe, ...] = ()
+    why_not: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def probe_count(self) -> int:
+        """Search probes; slope fills and repeats of the final batch are not probes."""
+        return sum(probe.purpose == "probe" for probe in self.probes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Generation:
+    """One timed batch. ``step_s[i]`` is the time from the start until step i's ids had arrived for the whole batch."""
+
+    batch_size: int
+    prompt_tokens: int
+    output_tokens: int
+    """Tokens asked for in each row."""
+    produced_tokens: int
+    """Tokens of all rows, up to and including each row's first end of sequence."""
+    step_s: tuple[float, ...]
+    warmup: bool = False
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to first token, prefill included."""
+        return self.step_s[0] if self.step_s else None
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Time per output token after the first: (last - first) / (steps - 1); None for one token or none."""
+        if len(self.step_s) < 2:
+            return None
+        return (self.step_s[-1] - self.step_s[0]) / (len(self.step_s) - 1)
+
+    @property
+    def output_tokens_per_s(self) -> float | None:
+        """Decode throughput: tokens after each row's first one, over the wall time of decode; None without a decode step."""
+        if len(self.step_s) < 2:
+            return None
+        wall = self.step_s[-1] - self.step_s[0]
+        return (self.produced_tokens - self.batch_size) / wall if wall > 0 else None
+
+    @property
+    def early_stop(self) -> bool:
+        """The rows produced fewer tokens than were asked for."""
+        return self.produced_tokens < self.batch_size * self.output_tokens
+
+
+def decode_rates(generations: Iterable[Generation], batch_size: int) -> list[float]:
+    """Decode tokens per second of each timed generation at one batch size, warm-ups left out."""
+    chosen = [one for one in generations if one.batch_size == batch_size and not one.warmup]
+    return [rate for one in chosen if (rate := one.output_tokens_per_s) is not None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeedRun:
+    """The timed generations of one variant; ``partner`` holds the reference's of the same interleaved blocks."""
+
+    variant: str
+    generations: tuple[Generation, ...]
+    partner: tuple[Generation, ...] = ()
+    order: str = ""
+    """The order of blocks, for example ``R V V R``."""
+
+    def rates(self, batch_size: int) -> list[float]:
+        """Decode tokens per second of each timed generation at one batch size, warm-ups left out."""
+        return decode_rates(self.generations, batch_size)
+
+    def ratio(self, batch_size: int) -> float | None:
+        """Geometric mean of the variant's rates over that of the reference in the same blocks; None where not paired."""
+        ours, theirs = self.rates(batch_size), decode_rates(self.partner, batch_size)
+        return geometric_mean(ours) / geometric_mean(theirs) if ours and theirs else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceInfo:
+    """The device as found. Peak figures are None where they are not known."""
+
+    kind: str
+    name: str
+    total_bytes: int
+    threads: int | None = None
+    peak_bytes_per_s: float | None = None
+    peak_flops_per_s: float | None = None
+    driver: str | None = None
+    other_processes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opened:
+    """A variant as loaded, and the device that it was loaded on."""
+
+    loaded: Loaded
+    device: DeviceInfo
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunInfo:
+    """run.json: what a run folder says of itself, enough to resume it and to promote from it."""
+
+    run_id: str
+    created_at: str
+    state: Literal["running", "complete", "interrupted", "failed"]
+    config_sha256: str
+    policy_sha256: str
+    model: ModelSource
+    registry: str
+    registered_model: str
+    alias: str
+    tracking_uri: str
+    experiment: str
+    schema_version: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A variant's stage that did not finish."""
+
+    variant: str
+    stage: str
+    kind: str
+    """Class name of the error."""
+    message: str
+    numerical: bool = False
+    """The variant produced non-finite numbers while the reference was finite."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantEvidence:
+    """Everything a run knows of one variant: what is missing stays None and the gate treats it as not measured."""
+
+    variant: Variant
+    artifact: Artifact | None = None
+    loaded: Loaded | None = None
+    sheets: tuple[ScoreSheet, ...] = ()
+    capacity: Capacity | None = None
+    speed: SpeedRun | None = None
+    device: DeviceInfo | None = None
+    failures: tuple[Failure, ...] = ()
+    reused: tuple[str, ...] = ()
+    """Stages whose result was taken from an earlier run with the same digest."""
+
+    @property
+    def tokens_per_s_at_ceiling(self) -> float | None:
+        """Median decode tokens per second at the variant's own confirmed ceiling; None where either was not measured."""
+        if self.speed is None or self.capacity is None or not self.capacity.confirmed:
+            return None
+        rates = self.speed.rates(self.capacity.confirmed)
+        return median(rates) if rates else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fingerprint:
+    """What the run ran on and with."""
+
+    quantgate_version: str
+    source_sha256: str
+    commit: str | None
+    python: str
+    platform: str
+    cpu: str
+    libraries: Mapping[str, str]
+    model_sha256: str | None = None
+    config_sha256: str | None = None
+    device: DeviceInfo | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenReference:
+    """A golden set as the gate needs it: ids, chance level, digest; not the questions."""
+
+    name: str
+    version: str
+    sha256: str
+    item_ids: tuple[str, ...]
+    chance_level: float
+    """Mean accuracy of guessing: 1 / choices for multiple choice, 0 for generated answers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """All that the gate may look at. Its digest stands in every verdict."""
+
+    variants: tuple[VariantEvidence, ...]
+    golden_sets: tuple[GoldenReference, ...]
+    fingerprint: Fingerprint
+    schema_version: int = 1
+
+
+# ---------------------------------------------------------------------------------------------- policy and verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckRule:
+    """One demand of a policy. ``kind``: quality, output_length, freed_share, share_quantized, ceiling_ratio or kl_mean."""
+
+    kind: str
+    tier: Tier = "required"
+    golden_set: str = "*"
+    margin: float | None = None
+    """quality: the largest loss that is allowed, as a share of the items (0.03 = 3 points)."""
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """What must be shown before a variant may go out, set before anything is measured."""
+
+    name: str
+    why: str
+    checks: tuple[CheckRule, ...]
+    require: Literal["all", "any"] = "all"
+    correction: Literal["holm", "none"] = "holm"
+    """``any``: Holm over the candidates; ``all`` needs no correction."""
+    alpha: float = 0.05
+    power: float = 0.8
+    planning_flip_rate: float = 0.05
+    minimum_items: int = 1
+    max_absent_reference: float = 0.01
+    objective: Literal["freed_bytes", "ceiling", "tokens_per_s_at_ceiling", "smallest_loss"] = "freed_bytes"
+    """Which passing candidate goes forward: the largest of the named figure (the smallest loss for ``smallest_loss``)."""
+    require_controls: bool = False
+    """A run without a known-bad control is not measured."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One demand with its evidence and what came of it. Loss is positive when the variant is worse."""
+
+    name: str
+    """``quality/everyday``, ``memory/freed_share`` and so on."""
+    tier: Tier
+    outcome: Outcome
+    because: str
+    """One sentence that a release owner can read aloud."""
+    estimate: float | None = None
+    lower: float | None = None
+    bound: float | None = None
+    """Upper one-sided confidence bound at ``level``."""
+    margin: float | None = None
+    level: float | None = None
+    """One-sided confidence, for example 0.975, at which the check was decided."""
+    p_value: float | None = None
+    n: int | None = None
+    b: int | None = None
+    """Items the reference has right and the variant wrong."""
+    c: int | None = None
+    """Items the variant has right and the reference wrong."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """The gate's word on one variant."""
+
+    variant: str
+    role: Role
+    outcome: Outcome
+    checks: tuple[Check, ...]
+    because: str
+    control_ok: bool | None = None
+    """For controls: it came out as it must. None for other roles."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """The gate's word on the run."""
+
+    outcome: Outcome
+    verdicts: tuple[Verdict, ...]
+    chosen: str | None
+    """The passing candidate that goes forward, by the policy's objective."""
+    because: str
+    policy_sha256: str
+    evidence_sha256: str
+
+
+# ---------------------------------------------------------------------------------------------- the report (schema version 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeedRow:
+    """Speed at one batch size: medians over blocks, with the spread beside them."""
+
+    batch_size: int
+    ttft_s: float | None
+    tpot_s: float | None
+    output_tokens_per_s: float | None
+    output_tokens_per_s_low: float | None
+    output_tokens_per_s_high: float | None
+    generations: int
+    warmups: int
+    ratio_to_reference: float | None
+    """Geometric mean of variant / reference over interleaved pairs at the same batch size; None where not paired."""
+    early_stop_share: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CeilingRow:
+    """The batch ceiling in the report."""
+
+    predicted: int | None
+    confirmed: int | None
+    limited_by: LimitedBy | None
+    probes: int
+    prompt_tokens: int
+    output_tokens: int
+    budget_bytes: int | None
+    fixed_bytes: int | None
+    prefill_bytes_per_row: int | None
+    kv_bytes_per_row: int | None
+    why_not: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasurementRow:
+    """What was measured of one variant."""
+
+    variant: str
+    role: Role
+    scheme: str
+    quantizer: str
+    artifact_path: str | None
+    artifact_sha256: str | None
+    stored_bytes: int | None
+    weight_bytes: int | None
+    freed_bytes: int | None
+    freed_share: float | None
+    freed_simulated: bool
+    logical_parameters: int | None
+    share_quantized: float | None
+    modules_replaced: int | None
+    modules_left: tuple[str, ...]
+    kernels: Mapping[str, int]
+    dtype: str | None
+    process_bytes: int | None
+    file_backed_bytes: int | None
+    ceiling: CeilingRow | None
+    speed: tuple[SpeedRow, ...]
+    tokens_per_s_at_ceiling: float | None
+    ratio_at_ceiling: float | None
+    """Tokens per second at the variant's own ceiling over the reference's at its own."""
+    note: str
+    failures: tuple[Failure, ...]
+    reused: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SliceRow:
+    """One slice of a golden set for one variant, shown and never decided on."""
+
+    slice: str
+    n: int
+    reference_accuracy: float | None
+    accuracy: float | None
+    b: int
+    c: int
+    loss: float | None
+    lower: float | None
+    upper: float | None
+    level: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QualityRow:
+    """One variant on one golden set."""
+
+    variant: str
+    golden_set: str
+    items: int
+    scored: int
+    accuracy: float | None
+    truncated: int
+    output_tokens: int
+    unscored: int
+    kl: KLStatistics | None
+    mcnemar_p: float | None
+    """Exact McNemar, two-sided: tests a loss of zero; informative, never decides."""
+    slices: tuple[SliceRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlipRow:
+    """An item that the reference and a variant answered with different correctness."""
+
+    variant: str
+    golden_set: str
+    item_id: str
+    slice: str
+    prompt: str
+    expected: str
+    reference_answer: str
+    variant_answer: str
+    direction: Literal["regression", "recovery"]
+    severity: float
+    """How far the variant's preference moved, in nats, where log-likelihoods exist; else 0."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenRow:
+    """A golden set in the report."""
+
+    name: str
+    version: str
+    sha256: str
+    items: int
+    slices: tuple[str, ...]
+    chance_level: float
+    first_prompt: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Promotion:
+    """What was promoted, or why nothing was."""
+
+    promoted: bool
+    registry: str
+    model: str
+    alias: str
+    variant: str | None
+    version: str | None
+    previous: str | None
+    because: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """report.json, schema version 1: everything a reader may want to know of a run, in plain values."""
+
+    run_id: str
+    created_at: str
+    """UTC, ISO 8601."""
+    model: str
+    model_source: str
+    model_note: str
+    device: DeviceInfo | None
+    outcome: Outcome
+    exit_code: int
+    headline: str
+    sentences: tuple[str, ...]
+    """One for each thing that is not a plain pass: what, how much, what was allowed, what to do next."""
+    verdicts: tuple[Verdict, ...]
+    chosen: str | None
+    measurements: tuple[MeasurementRow, ...]
+    quality: tuple[QualityRow, ...]
+    flips: tuple[FlipRow, ...]
+    golden_sets: tuple[GoldenRow, ...]
+    policy: Policy
+    policy_sha256: str
+    evidence_sha256: str
+    fingerprint: Fingerprint
+    promotion: Promotion | None
+    commands: tuple[str, ...]
+    """Commands that reproduce or explain the run."""
+    seconds: float
+    schema_version: int = 1
+
+
+# ---------------------------------------------------------------------------------------------- asking an engine
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """One row to generate. ``min_new_tokens`` suppresses the end of sequence until that many tokens exist."""
+
+    request_id: str
+    tokens: tuple[int, ...]
+    max_new_tokens: int
+    min_new_tokens: int = 0
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """The ids that one decode step gave to each running request."""
+
+    ids: Mapping[str, int]
+    nonfinite: tuple[str, ...] = ()
+    """Requests whose logits were not all finite at this step."""
+    first_logprobs: Mapping[str, float] | None = None
+    """Log probability of the chosen token, at the first step only."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChoiceLogProbs:
+    """Log-likelihoods, in nats, of the continuations of one context; None where not finite."""
+
+    index: int
+    totals: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineSettings:
+    """How a session is opened."""
+
+    threads: int | None = None
+    dtype: str | None = None
+    """None: the artifact's own, or float32 where the device has no fast half precision."""

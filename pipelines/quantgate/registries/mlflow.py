@@ -1,0 +1,219 @@
+"""MLflow's model registry: versions that point at the stored artifact, and the alias that says which one is out.
+
+MLflow has no compare-and-set. Over a local SQLite store a move is made under the lock file beside the database, which
+every quantgate process holds for it (``mlflow`` commands typed by a person do not). On a server there is no lock: the
+alias is read, set and read back, a lost race is reported, and the moment between reading and setting remains.
+
+A local store takes the artifact's own ``file:`` address as a version's source. A server refuses local paths outside
+of a run's artifacts, so there the source is a small pointer file, logged to a run of the experiment ``quantgate-
+registry``; the tag ``artifact_path`` holds the path in both cases. Weights are never copied.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from quantgate.errors import ConfigError, RegistryError
+from quantgate.records import Report
+from quantgate.registries.local import Candidate, candidate_of, check_expected, check_promotable, identity, locked
+from quantgate.names import check_alias
+
+POINTER_EXPERIMENT = "quantgate-registry"
+_POINTER_FOLDER = "checkpoint"
+
+
+class MlflowRegistry:
+    """The registry port over MLflow. ``tracking_uri``: ``sqlite:///<file>.db`` or the address of a server."""
+
+    def __init__(self, *, tracking_uri: str) -> None:
+        self._database = _database_of(tracking_uri)
+        self._uri = tracking_uri if self._database is None else f"sqlite:///{self._database}"
+
+    def register(self, model: str, report: Report, variant: str) -> str:
+        """Record a judged candidate and return its version. Raises ``RegistryError``.
+
+        The same artifact and evidence give the version that exists, with the tags of the last judgement.
+        """
+        candidate = candidate_of(report, variant)
+        with self._open() as client:
+            _create_model(client, model)
+            for found in _versions(client, model):
+                if identity(found.tags) == candidate.identity:
+                    _retag(client, found, candidate)
+                    return str(found.version)
+            return self._create_version(client, model, candidate)
+
+    def alias(self, model: str, alias: str) -> str | None:
+        """The version the alias points at, None where it points nowhere. Raises ``RegistryError``."""
+        with self._open() as client:
+            return _alias(client, model, alias)
+
+    def move(self, model: str, alias: str, *, to: str, expecting: str | None) -> None:
+        """Compare, set, read back. Raises ``RegistryError`` on a refusal or a lost race."""
+        check_alias(alias)
+        with self._open() as client:
+            check_promotable(model, to, _outcome(client, model, to))
+            check_expected(model, alias, _alias(client, model, alias), expecting)
+            client.set_registered_model_alias(model, alias, to)
+            found = _alias(client, model, alias)
+            if found != to:
+                raise RegistryError(
+                    f"alias '{alias}' of '{model}' was set to version {to} and points at {found or 'nothing'} now: "
+                    "another promotion came in between; run again to be compared with the version that is out"
+                )
+
+    def _create_version(self, client: MlflowClient, model: str, candidate: Candidate) -> str:
+        """A new version, which points at the artifact where it lies."""
+        source, run_id = Path(candidate.artifact_path).absolute().as_uri(), None
+        if self._database is None:
+            source, run_id = _pointer(client, model, candidate, source)
+        about = f"{candidate.tags['variant']} of quantgate run {candidate.tags['run_id']}: {candidate.tags['outcome']}"
+        created = client.create_model_version(
+            model, source, run_id=run_id, tags=dict(candidate.tags), description=about, await_creation_for=0
+        )
+        return str(created.version)
+
+    @contextmanager
+    def _open(self) -> Iterator[MlflowClient]:
+        """A client whose store exists, under the lock of a local one; every other error becomes ``RegistryError``."""
+        try:
+            with self._exclusively(), _quiet():
+                yield MlflowClient(tracking_uri=self._uri, registry_uri=self._uri)
+        except (RegistryError, ConfigError):
+            raise
+        except Exception as error:  # the library's errors have no common class
+            why = str(error).strip().partition("\n")[0] or type(error).__name__
+            shown = re.sub(r"//[^/@]*@", "//", self._uri)
+            raise RegistryError(f"MLflow registry at {shown}: {why.replace(self._uri, shown)}") from error
+
+    @contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        """The lock beside a local database, which also makes its first use, the migrations, happen once."""
+        if self._database is None:
+            yield
+            return
+        with locked(Path(f"{self._database}.lock")):
+            _check_database(self._database)
+            yield
+
+
+def _alias(client: MlflowClient, model: str, alias: str) -> str | None:
+    """The version of an alias; None where the model or the alias does not exist."""
+    try:
+        found = client.get_registered_model(model).aliases.get(alias)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+    return None if found is None else str(found)
+
+
+def _outcome(client: MlflowClient, model: str, version: str) -> str | None:
+    """The outcome a version was registered with. Raises ``RegistryError`` where there is no such version."""
+    try:
+        found = client.get_model_version(model, version)
+    except MlflowException as error:
+        raise RegistryError(f"'{model}' has no version {version}, so no alias can point at it") from error
+    if str(found.version) != version:  # MLflow reads '01' as 1
+        raise RegistryError(f"'{model}' has no version {version}; the nearest is {found.version}")
+    outcome: str | None = found.tags.get("outcome")
+    return outcome
+
+
+def _create_model(client: MlflowClient, model: str) -> None:
+    """The registered model, where it is missing."""
+    try:
+        client.create_registered_model(model)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+
+
+def _versions(client: MlflowClient, model: str) -> Iterator[Any]:
+    """Every version of the model, page by page."""
+    quoted = f'name="{model}"' if "'" in model else f"name='{model}'"
+    token: str | None = None
+    while True:
+        page = client.search_model_versions(quoted, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _retag(client: MlflowClient, found: Any, candidate: Candidate) -> None:
+    """Give a version the tags of the last judgement; ``pass`` is set last and any other outcome first."""
+    passed = candidate.tags["outcome"] == "pass"
+    for key, value in sorted(candidate.tags.items(), key=lambda tag: (tag[0] == "outcome") == passed):
+        if found.tags.get(key) != value:
+            client.set_model_version_tag(found.name, str(found.version), key, value)
+
+
+def _pointer(client: MlflowClient, model: str, candidate: Candidate, address: str) -> tuple[str, str]:
+    """Source and run id for a server: a pointer file as the artifact of a run of its own."""
+    run = client.create_run(
+        _experiment(client), run_name=f"{model} {candidate.tags['variant']}", tags=dict(candidate.tags)
+    )
+    run_id = str(run.info.run_id)
+    content = {"artifact": address, "sha256": candidate.tags["artifact_sha256"], "note": "weights lie at this address"}
+    client.log_dict(run_id, content, f"{_POINTER_FOLDER}/pointer.json")
+    client.update_run(run_id, status="FINISHED")
+    return f"runs:/{run_id}/{_POINTER_FOLDER}", run_id
+
+
+def _experiment(client: MlflowClient) -> str:
+    """The experiment of pointers, created where it is missing; the loser of a race takes the winner's."""
+    for _ in range(3):
+        found = client.get_experiment_by_name(POINTER_EXPERIMENT)
+        if found is not None:
+            return str(found.experiment_id)
+        try:
+            return str(client.create_experiment(POINTER_EXPERIMENT))
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+    raise RegistryError(f"MLflow experiment '{POINTER_EXPERIMENT}' can be neither found nor created")
+
+
+# The next three are also in sinks/mlflow.py: sinks and registries may not import one another.
+
+
+def _database_of(tracking_uri: str) -> Path | None:
+    """The file of a local SQLite store, None for a server or another database. Raises ``ConfigError`` for a folder."""
+    if tracking_uri.startswith("sqlite:///"):
+        return Path(tracking_uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
+    if "://" not in tracking_uri or tracking_uri.startswith("file:"):
+        raise ConfigError(f"MLflow store '{tracking_uri}' is a folder: use sqlite:///<file>.db or a server's address")
+    return None
+
+
+def _check_database(database: Path) -> None:
+    """Raise ``RegistryError`` for a file that is no SQLite database: MLflow would retry on it for 100 seconds."""
+    if not database.exists():
+        return
+    with database.open("rb") as handle:
+        start = handle.read(15)
+    if start not in {b"", b"SQLite format 3"}:
+        raise RegistryError(f"{database} is not an SQLite database: move it away or name another file")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep migrations and retries off the terminal; the levels are put back."""
+    loggers = [logging.getLogger(name) for name in ("mlflow", "alembic")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,518 @@
+"""Figures of a report as SVG text: losses against the margin, tokens/s over the batch, memory under the budget.
+
+Each figure carries a title that says the finding. Nothing is told by colour alone: outcomes differ in marker shape,
+variants in dash and marker, memory in pattern, and every figure names its numbers in text. A figure of which nothing
+was measured is the empty string. Sizes are in units of the view box, 720 wide, so text scales with the figure. No
+scripts, no links.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from quantgate.records import Check, MeasurementRow, Outcome, Report, Verdict
+from quantgate.render import quantities as q
+
+_WIDTH = 720
+_INK, _MUTED, _RULE, _BAND = "#1c2430", "#56616e", "#c9d0d8", "#eef1f4"
+_SERIES = (
+    ("#1c2430", "", "circle"),
+    ("#1d5fa8", "7 4", "square"),
+    ("#a8480f", "2 3", "triangle"),
+    ("#6a3d8f", "9 3 2 3", "diamond"),
+    ("#3c7a45", "12 4", "circle"),
+)
+_Domain = tuple[float, float]
+
+
+# ---------------------------------------------------------------------------------------------- losses and the margin
+
+
+def interval_figure(report: Report, golden_set: str, *, ident: str = "intervals", heading: bool = True) -> str:
+    """Draw each variant's loss on a golden set with its bounds, zero and the margin. ``heading``: write the title out.
+
+    A control that lies far beyond the margin does not squeeze the rest: its line ends in an arrow at the edge.
+    """
+    rows = _judged(report, golden_set)
+    if not rows:
+        return ""
+    canvas = _Canvas(ident, interval_finding(report, golden_set), heading)
+    left, right, top, step = 170, 480, canvas.top + 26, 38
+    bottom = top + step * len(rows)
+    domain = loss_domain(rows)
+    scale = _Scale(domain, (left, right))
+    _loss_axes(canvas, scale, (top, bottom), [check.margin for _, check in rows])
+    for index, (verdict, check) in enumerate(rows):
+        middle = top + step * (index + 0.5)
+        canvas.text(12, middle - 2, q.shortened(verdict.variant, 18), weight=600)
+        canvas.note(12, middle + 13, _short_word(verdict), size=11)
+        _interval(canvas, scale, middle, check)
+        canvas.text(right + 14, middle + 4, _interval_words(check), size=12)
+    canvas.note((left + right) / 2, bottom + 36, "loss, points (positive: worse than the reference)", anchor="middle")
+    return canvas.svg(bottom + 46)
+
+
+def interval_finding(report: Report, golden_set: str) -> str:
+    """Say what the intervals show: who stays within the margin, who exceeds it, of whom neither is shown."""
+    rows = [(verdict.variant, check) for verdict, check in _judged(report, golden_set) if verdict.role == "candidate"]
+    said = {"pass": "within the margin", "fail": "beyond the margin", "inconclusive": "not decided"}
+    said["not_measured"] = "not measured"
+    parts = [
+        f"{_and([name for name, check in rows if check.outcome == outcome])}: {words}"
+        for outcome, words in said.items()
+        if any(check.outcome == outcome for _, check in rows)
+    ]
+    return f"Loss on {q.golden_label(report, golden_set)}. {'; '.join(parts) or 'No candidate was judged'}."
+
+
+def interval_strip(check: Check | None, domain: _Domain, *, ident: str) -> str:
+    """Draw one interval small, for a table cell; the empty string where there is no interval."""
+    if check is None or check.bound is None:
+        return ""
+    canvas = _Canvas(
+        ident, f"Loss in points: {_interval_words(check)}; {_margin_words(check.margin)}", False, width=190
+    )
+    scale = _Scale(domain, (6, 184))
+    _band(canvas, scale, (0, 28), check.margin)
+    _interval(canvas, scale, 14, check)
+    return canvas.svg(28)
+
+
+def strip_axis(domain: _Domain, margin: float | None, *, ident: str) -> str:
+    """Label the zero and the margin above a column of strips."""
+    canvas = _Canvas(ident, f"Axis: zero and {_margin_words(margin)}", False, width=190)
+    scale = _Scale(domain, (6, 184))
+    canvas.note(scale(0), 13, "0", size=13, anchor="middle")
+    if margin:
+        canvas.note(scale(margin), 13, q.margin_points(margin), size=13, anchor="middle")
+    return canvas.svg(16)
+
+
+def loss_domain(rows: Iterable[tuple[Verdict, Check]]) -> _Domain:
+    """Choose the stretch of losses to draw: zero and margin well apart, every candidate in it up to five margins."""
+    rows = list(rows)
+    margin = max((check.margin for _, check in rows if check.margin), default=0.03)
+    near = [check for verdict, check in rows if verdict.role != "known_bad"]
+    low = min([-margin, *(check.lower for check in near if check.lower is not None)])
+    high = max([2 * margin, *(check.bound for check in near if check.bound is not None)])
+    low, high = max(low, -3 * margin), min(high, 5 * margin)
+    return low - 0.06 * (high - low), high + 0.06 * (high - low)
+
+
+def _judged(report: Report, golden_set: str) -> list[tuple[Verdict, Check]]:
+    """Return the variants with a quality check on the set, candidates first."""
+    found = [
+        (verdict, check)
+        for verdict in report.verdicts
+        for check in verdict.checks
+        if q.is_quality(check) and q.golden_label(report, q.check_set(check)) == q.golden_label(report, golden_set)
+    ]
+    return sorted(found, key=lambda pair: q.is_control(pair[0].role))
+
+
+def _loss_axes(canvas: _Canvas, scale: _Scale, rows: _Domain, margins: Sequence[float | None]) -> None:
+    margin = next((value for value in margins if value is not None), None)
+    _band(canvas, scale, rows, margin)
+    canvas.note(scale(0) - 4, rows[0] - 8, "no loss", anchor="end")
+    if margin:
+        canvas.note(scale(margin) + 4, rows[0] - 8, f"margin {q.margin_points(margin)}")
+    for tick in _ticks(scale.domain[0] * 100, scale.domain[1] * 100, 7):
+        x = scale(tick / 100)
+        canvas.line((x, rows[1]), (x, rows[1] + 4), stroke=_MUTED)
+        canvas.note(x, rows[1] + 17, f"{tick:g}", size=11, anchor="middle")
+
+
+def _band(canvas: _Canvas, scale: _Scale, rows: _Domain, margin: float | None) -> None:
+    """Shade what is allowed; a solid line at zero, a dashed one at the margin."""
+    if margin is not None:
+        end = scale(margin)
+        canvas.add("rect", x=scale.span[0], y=rows[0], width=end - scale.span[0], height=rows[1] - rows[0], fill=_BAND)
+        canvas.line((end, rows[0]), (end, rows[1]), stroke=_INK, dash="4 3")
+    canvas.line((scale(0), rows[0]), (scale(0), rows[1]), stroke=_MUTED)
+
+
+def _interval(canvas: _Canvas, scale: _Scale, y: float, check: Check) -> None:
+    """Draw bounds with end caps, arrows where they leave the stretch, and the estimate as a shape of its outcome."""
+    ends = [value for value in (check.lower, check.estimate, check.bound) if value is not None]
+    if not ends:
+        return
+    (low, high), (start, stop) = scale.domain, scale.span
+    left, right = scale(min(ends)), scale(max(ends))
+    canvas.line((min(max(left, start), stop - 16), y), (max(min(right, stop), start + 16), y), width=2)
+    for value, x, beyond, inward in ((min(ends), left, min(ends) < low, 1), (max(ends), right, max(ends) > high, -1)):
+        edge = start if inward == 1 else stop
+        if beyond:
+            canvas.polygon([(edge, y), (edge + 9 * inward, y - 5), (edge + 9 * inward, y + 5)])
+        elif low <= value <= high:
+            canvas.line((x, y - 5), (x, y + 5), width=2)
+    if check.estimate is not None and low <= check.estimate <= high:
+        _outcome_mark(canvas, scale(check.estimate), y, check.outcome)
+
+
+def _outcome_mark(canvas: _Canvas, x: float, y: float, outcome: Outcome) -> None:
+    """Mark a pass with a filled circle, a fail with a filled square, anything else with a hollow circle."""
+    match outcome:
+        case "pass":
+            canvas.mark("circle", x, y, fill=_INK)
+        case "fail":
+            canvas.mark("square", x, y, fill=_INK)
+        case _:
+            canvas.mark("circle", x, y, fill="#ffffff")
+
+
+def _interval_words(check: Check) -> str:
+    if check.bound is None:
+        return "not measured"
+    low, high = q.points(check.lower, towards="down"), q.points(check.bound, towards="up")
+    return f"{q.points(check.estimate)} ({low} to {high}), {q.level_percent(check.level)}"
+
+
+def _margin_words(margin: float | None) -> str:
+    return "no margin" if margin is None else f"margin {q.margin_points(margin)}"
+
+
+def _short_word(verdict: Verdict) -> str:
+    return q.verdict_word(verdict) if len(q.verdict_word(verdict)) < 22 else "CONTROL WRONG"
+
+
+# ---------------------------------------------------------------------------------------------- speed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Series:
+    variant: str
+    points: tuple[tuple[int, float, float | None, float | None], ...]
+    """Batch, tokens/s, low, high."""
+    ceiling: int | None
+    label: str
+
+
+def throughput_figure(report: Report, *, ident: str = "throughput", heading: bool = True) -> str:
+    """Draw tokens/s over the batch size for each timed variant; a thick bar ends a line at its batch ceiling."""
+    series = [found for row in report.measurements if (found := _series(row)) is not None]
+    if not series:
+        return ""
+    canvas = _Canvas(ident, throughput_finding(report), heading)
+    top, height = canvas.top + 16, 250
+    batches = [point[0] for line in series for point in line.points]
+    fastest = max(value for line in series for point in line.points for value in point[1:] if value is not None)
+    across = _Scale((math.log2(min(batches)), math.log2(max(max(batches), 2 * min(batches)))), (66, 500))
+    up = _Scale((0.0, fastest * 1.06), (top + height, top))
+    _speed_axes(canvas, across, up, sorted(set(batches)))
+    ends = []
+    for index, line in enumerate(series):
+        ends.append(_draw_series(canvas, (across, up), line, _SERIES[index % len(_SERIES)]))
+    _end_labels(canvas, ends, [line.label for line in series], (top, top + height))
+    canvas.note(
+        283, top + height + 38, "requests in a batch, doubling scale; a thick bar is the batch ceiling", anchor="middle"
+    )
+    canvas.note(14, top - 4, "tokens/s")
+    return canvas.svg(top + height + 48)
+
+
+def throughput_finding(report: Report) -> str:
+    """Say what the chosen (else the first timed) candidate reaches at its own ceiling, beside the reference."""
+    reference = next((row for row in report.measurements if row.role == "reference"), None)
+    timed = [row for row in report.measurements if row.role == "candidate" and row.tokens_per_s_at_ceiling is not None]
+    row = next((row for row in timed if row.variant == report.chosen), timed[0] if timed else None)
+    if row is None:
+        return "Tokens per second over batch size"
+    said = f"{row.variant} reaches {_at_ceiling(row)}"
+    if reference is None or reference.tokens_per_s_at_ceiling is None or row.ratio_at_ceiling is None:
+        return f"{said}."
+    return f"{said}, {q.ratio(row.ratio_at_ceiling)} the {_at_ceiling(reference)} of {reference.variant}."
+
+
+def _at_ceiling(row: MeasurementRow) -> str:
+    return f"{q.per_s(row.tokens_per_s_at_ceiling)} tokens/s at batch {q.batch_ceiling(row.ceiling)}"
+
+
+def _series(row: MeasurementRow) -> _Series | None:
+    points = [
+        (speed.batch_size, speed.output_tokens_per_s, speed.output_tokens_per_s_low, speed.output_tokens_per_s_high)
+        for speed in row.speed
+        if speed.output_tokens_per_s is not None and speed.batch_size > 0
+    ]
+    ceiling = row.ceiling.confirmed if row.ceiling is not None else None
+    at_ceiling = row.tokens_per_s_at_ceiling
+    if ceiling and at_ceiling is not None and ceiling not in [point[0] for point in points]:
+        points.append((ceiling, at_ceiling, None, None))
+    if not points:
+        return None
+    label = f"{q.shortened(row.variant, 14)}: "
+    label += (
+        _at_ceiling(row).replace(" tokens/s at batch", " at") if at_ceiling is not None else "not timed at its ceiling"
+    )
+    return _Series(variant=row.variant, points=tuple(sorted(points)), ceiling=ceiling, label=label)
+
+
+def _speed_axes(canvas: _Canvas, across: _Scale, up: _Scale, batches: Sequence[int]) -> None:
+    (left, right), (base, _) = across.span, up.span
+    for tick in _ticks(0.0, up.domain[1], 6):
+        canvas.line((left, up(tick)), (right, up(tick)), stroke=_RULE)
+        canvas.note(left - 8, up(tick) + 4, f"{tick:,g}", size=11, anchor="end")
+    shown = -math.inf
+    for batch in batches:
+        x = across(math.log2(batch))
+        canvas.line((x, base), (x, base + 4), stroke=_MUTED)
+        if x - shown >= 24:
+            canvas.note(x, base + 17, q.count(batch), size=11, anchor="middle")
+            shown = x
+
+
+def _draw_series(
+    canvas: _Canvas, scales: tuple[_Scale, _Scale], line: _Series, style: tuple[str, str, str]
+) -> tuple[float, float]:
+    """Draw one variant and return where its line ends."""
+    (across, up), (colour, dash, shape) = scales, style
+    spots = [(across(math.log2(batch)), up(rate)) for batch, rate, _, _ in line.points]
+    canvas.path(spots, colour, dash)
+    for (x, y), (batch, _, low, high) in zip(spots, line.points, strict=True):
+        if low is not None and high is not None:
+            canvas.line((x, up(low)), (x, up(high)), stroke=colour)
+        if batch == line.ceiling:
+            canvas.line((x, y - 11), (x, y + 11), stroke=colour, width=4)
+        canvas.mark(shape, x, y, fill=colour)
+    return spots[-1]
+
+
+def _end_labels(
+    canvas: _Canvas, ends: Sequence[tuple[float, float]], labels: Sequence[str], rows: tuple[float, float]
+) -> None:
+    """Write each line's label at the right, as near to its end as the others allow, with a thin leader."""
+    order = sorted(range(len(ends)), key=lambda index: ends[index][1])
+    height, previous = 18.0, rows[0] - 18.0
+    for rank, index in enumerate(order):
+        latest = rows[1] - height * (len(order) - 1 - rank)
+        y = max(min(ends[index][1], latest), previous + height)
+        canvas.path([(ends[index][0] + 7, ends[index][1]), (508, y), (516, y)], _RULE, "")
+        canvas.text(520, y + 4, labels[index], size=12, fill=_SERIES[index % len(_SERIES)][0])
+        previous = y
+
+
+# ---------------------------------------------------------------------------------------------- memory
+
+
+def memory_figure(report: Report, *, ident: str = "memory", heading: bool = True) -> str:
+    """Draw what weights and other fixed memory take of the budget and what is left for requests, a bar per variant."""
+    rows = [row for row in report.measurements if row.weight_bytes is not None]
+    if not rows:
+        return ""
+    canvas = _Canvas(ident, memory_finding(report), heading)
+    canvas.patterns()
+    left, right, top, step = 170, 480, canvas.top + 26, 38
+    bottom = top + step * len(rows)
+    largest = max(_extent(row) for row in rows)
+    unit, size = q.byte_column((largest,))
+    scale = _Scale((0.0, largest * 1.02 / size), (left, right))
+    for tick in _ticks(0.0, scale.domain[1], 5):
+        canvas.line((scale(tick), top), (scale(tick), bottom + 4), stroke=_RULE)
+        canvas.note(scale(tick), bottom + 17, f"{tick:,g}", size=11, anchor="middle")
+    for index, row in enumerate(rows):
+        _bar(canvas, scale, row, (top + step * index + 7, size))
+    _budget_line(canvas, scale, rows, (top, bottom, size))
+    canvas.note((left + right) / 2, bottom + 36, unit, anchor="middle")
+    _legend(canvas, left, bottom + 58)
+    return canvas.svg(bottom + 70)
+
+
+def memory_finding(report: Report) -> str:
+    """Say how much the chosen (else the first measured) candidate frees and how many requests then fit."""
+    reference = next((row for row in report.measurements if row.role == "reference"), None)
+    freed = [row for row in report.measurements if row.role == "candidate" and row.freed_bytes is not None]
+    row = next((row for row in freed if row.variant == report.chosen), freed[0] if freed else None)
+    if row is None:
+        return "Memory by variant"
+    said = f"{row.variant} frees {q.decimal_bytes(row.freed_bytes)} of weights"
+    fits = q.batch_ceiling(row.ceiling)
+    before = q.UNKNOWN if reference is None else q.batch_ceiling(reference.ceiling)
+    return f"{said}." if q.UNKNOWN in (fits, before) else f"{said}: {fits} requests fit instead of {before}."
+
+
+def _parts(row: MeasurementRow) -> tuple[int, int, int]:
+    """Split a variant's memory into weights, other fixed bytes and room for requests; 0 is drawn as nothing."""
+    weights, ceiling = row.weight_bytes or 0, row.ceiling
+    if ceiling is None or ceiling.fixed_bytes is None:
+        return weights, 0, 0
+    room = 0 if ceiling.budget_bytes is None else max(0, ceiling.budget_bytes - ceiling.fixed_bytes)
+    return weights, max(0, ceiling.fixed_bytes - weights), room
+
+
+def _extent(row: MeasurementRow) -> int:
+    budget = 0 if row.ceiling is None or row.ceiling.budget_bytes is None else row.ceiling.budget_bytes
+    return max(budget, sum(_parts(row)))
+
+
+def _bar(canvas: _Canvas, scale: _Scale, row: MeasurementRow, at: tuple[float, int]) -> None:
+    y, size = at
+    canvas.text(12, y + 16, q.shortened(row.variant, 18), weight=600)
+    start = 0.0
+    for value, fill in zip(_parts(row), (_MUTED, canvas.ref("hatch"), canvas.ref("dots")), strict=True):
+        if value:
+            x, end = scale(start), scale(start + value / size)
+            canvas.add("rect", x=x, y=y, width=end - x, height=24, fill=fill, stroke=_INK, stroke_width=0.8)
+            start += value / size
+    canvas.text(494, y + 10, f"weights {q.decimal_bytes(row.weight_bytes)}", size=12)
+    canvas.note(494, y + 25, _room_words(row))
+
+
+def _room_words(row: MeasurementRow) -> str:
+    if row.ceiling is None or row.ceiling.budget_bytes is None or row.ceiling.fixed_bytes is None:
+        return "room for requests: not measured"
+    room = q.decimal_bytes(_parts(row)[2])
+    fits = q.batch_ceiling(row.ceiling)
+    return f"room {room}" if fits == q.UNKNOWN else f"room {room}: {fits} requests"
+
+
+def _budget_line(canvas: _Canvas, scale: _Scale, rows: Sequence[MeasurementRow], at: tuple[float, float, int]) -> None:
+    budgets = {row.ceiling.budget_bytes for row in rows if row.ceiling is not None}
+    if len(budgets) != 1 or None in budgets:
+        return
+    (budget,) = budgets
+    x = scale((budget or 0) / at[2])
+    canvas.line((x, at[0] - 4), (x, at[1]), stroke=_INK, dash="4 3")
+    canvas.note(x, at[0] - 9, f"budget {q.decimal_bytes(budget)}", anchor="end")
+
+
+def _legend(canvas: _Canvas, x: float, y: float) -> None:
+    entries = (("weights", _MUTED, 90), ("other fixed memory", canvas.ref("hatch"), 160), ("room for requests", "", 0))
+    for label, fill, advance in entries:
+        fill = fill or canvas.ref("dots")
+        canvas.add("rect", x=x, y=y - 10, width=16, height=12, fill=fill, stroke=_INK, stroke_width=0.8)
+        canvas.text(x + 22, y, label, size=12)
+        x += advance
+
+
+# ---------------------------------------------------------------------------------------------- drawing
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Maps a stretch of values to a stretch of the view box; values beyond it are mapped beyond."""
+
+    domain: tuple[float, float]
+    span: tuple[float, float]
+
+    def __call__(self, value: float) -> float:
+        (low, high), (start, stop) = self.domain, self.span
+        return start + (value - low) / (high - low) * (stop - start) if high > low else start
+
+
+class _Canvas:
+    """An SVG element under construction; ElementTree escapes whatever text it is given."""
+
+    def __init__(self, ident: str, title: str, heading: bool, *, width: int = _WIDTH) -> None:
+        self.ident = re.sub(r"[^A-Za-z0-9_-]+", "-", ident)
+        self.width = width
+        self.root = ElementTree.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img"})
+        self.root.set("aria-labelledby", f"{self.ident}-title")
+        self.root.set("font-family", "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif")
+        ElementTree.SubElement(self.root, "title", {"id": f"{self.ident}-title"}).text = q.storable(title)
+        lines = textwrap.wrap(q.storable(title), 76) if heading else []
+        for index, line in enumerate(lines):
+            self.text(12, 22 + 20 * index, line, size=15, weight=600)
+        self.top = 20 * len(lines) + 10 if lines else 0
+
+    def add(self, tag: str, **attributes: float | str) -> ElementTree.Element:
+        """Add an element; underscores in names stand for hyphens, numbers are cut to two decimals."""
+        shown = {name.replace("_", "-"): _number(value) for name, value in attributes.items()}
+        return ElementTree.SubElement(self.root, tag, shown)
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        size: float = 13,
+        fill: str = _INK,
+        anchor: str = "start",
+        weight: int = 400,
+    ) -> None:
+        element = self.add("text", x=x, y=y, font_size=size, fill=fill, text_anchor=anchor, font_weight=weight)
+        element.text = q.storable(words)
+
+    def note(self, x: float, y: float, words: str, *, size: float = 12, anchor: str = "start") -> None:
+        """Write a small grey text, for axes and second lines."""
+        self.text(x, y, words, size=size, fill=_MUTED, anchor=anchor)
+
+    def line(
+        self,
+        start: tuple[float, float],
+        end: tuple[float, float],
+        *,
+        stroke: str = _INK,
+        width: float = 1,
+        dash: str = "",
+    ) -> None:
+        dashed = {"stroke_dasharray": dash} if dash else {}
+        self.add("line", x1=start[0], y1=start[1], x2=end[0], y2=end[1], stroke=stroke, stroke_width=width, **dashed)
+
+    def path(self, spots: Sequence[tuple[float, float]], stroke: str, dash: str) -> None:
+        dashed = {"stroke_dasharray": dash} if dash else {}
+        self.add("polyline", points=_spots(spots), fill="none", stroke=stroke, stroke_width=1.8, **dashed)
+
+    def polygon(self, spots: Sequence[tuple[float, float]], fill: str = _INK) -> None:
+        self.add("polygon", points=_spots(spots), fill=fill, stroke=_INK, stroke_width=1)
+
+    def mark(self, shape: str, x: float, y: float, *, fill: str) -> None:
+        """Draw a marker about 10 units wide."""
+        match shape:
+            case "circle":
+                stroke = _INK if fill == "#ffffff" else fill
+                self.add("circle", cx=x, cy=y, r=4.5, fill=fill, stroke=stroke, stroke_width=2)
+            case "square":
+                self.add("rect", x=x - 5, y=y - 5, width=10, height=10, fill=fill)
+            case "triangle":
+                self.add("polygon", points=_spots([(x, y - 6), (x + 6, y + 5), (x - 6, y + 5)]), fill=fill)
+            case _:
+                self.add("polygon", points=_spots([(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)]), fill=fill)
+
+    def patterns(self) -> None:
+        """Define the hatch and the dots that tell areas apart without colour."""
+        definitions = ElementTree.SubElement(self.root, "defs")
+        size = {"width": "6", "height": "6", "patternUnits": "userSpaceOnUse"}
+        for name, background in (("hatch", "#ffffff"), ("dots", "#f7f9fb")):
+            pattern = ElementTree.SubElement(definitions, "pattern", {"id": f"{self.ident}-{name}", **size})
+            ElementTree.SubElement(pattern, "rect", {"width": "6", "height": "6", "fill": background})
+            if name == "hatch":
+                stroke = {"stroke": _INK, "stroke-width": "1.2"}
+                ElementTree.SubElement(pattern, "path", {"d": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5", **stroke})
+            else:
+                ElementTree.SubElement(pattern, "circle", {"cx": "3", "cy": "3", "r": "0.8", "fill": _MUTED})
+
+    def ref(self, pattern: str) -> str:
+        return f"url(#{self.ident}-{pattern})"
+
+    def svg(self, height: float) -> str:
+        """Close the figure at the given height and return it as text."""
+        self.root.set("viewBox", f"0 0 {self.width} {_number(height)}")
+        return ElementTree.tostring(self.root, encoding="unicode")
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _spots(spots: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{_number(x)},{_number(y)}" for x, y in spots)
+
+
+def _ticks(low: float, high: float, wanted: int) -> list[float]:
+    """Choose about ``wanted`` round values within ``low``..``high``: 1, 2, 2.5 or 5 times a power of ten apart."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / wanted
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw)
+    first = math.ceil(low / step)
+    return [round(index * step, 10) + 0.0 for index in range(first, math.floor(high / step) + 1)]
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

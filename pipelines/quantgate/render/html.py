@@ -1,0 +1,955 @@
+"""The page of a run: one file that a release owner can open, print and keep.
+
+No network, no scripts, no fonts from elsewhere; a content security policy in the page says so to the browser. Every text goes
+through ``_el``, which escapes whatever is not markup of our own, so a prompt cannot become a tag. Verdicts are words first;
+border and weight repeat them for the eye. What is unknown is ``-`` with its reason where there is one.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from quantgate.records import (
+    CeilingRow,
+    Check,
+    CheckRule,
+    DeviceInfo,
+    FlipRow,
+    GoldenRow,
+    KLStatistics,
+    MeasurementRow,
+    QualityRow,
+    Report,
+    SliceRow,
+    SpeedRow,
+    Verdict,
+)
+from quantgate.render import figures
+from quantgate.render import quantities as q
+from quantgate.render.terminal import VariantLine, promotion_line, variant_lines, worst_first
+
+_FLIPS_SHOWN, _FLIPS_FOLDED = 10, 200
+_SUMMARY_LENGTH = 72
+
+
+class _Html(str):
+    """Markup of our own: the only text that is not escaped."""
+
+    __slots__ = ()
+
+
+_Cell: TypeAlias = str
+_VOID = frozenset({"meta", "br"})
+
+
+def _el(name: str, /, *children: str, **attributes: str) -> _Html:
+    """Build an element. Children are escaped unless they are markup; a trailing underscore keeps Python's words apart."""
+    shown = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(_clean(value))}"' for key, value in attributes.items()
+    )
+    inside = "".join(_escaped(child) for child in children)
+    return _Html(f"<{name}{shown}>" if name in _VOID else f"<{name}{shown}>{inside}</{name}>")
+
+
+def _escaped(text: str) -> str:
+    return text if isinstance(text, _Html) else html.escape(_clean(text))
+
+
+def _clean(text: str) -> str:
+    """Show what would steer a browser as its picture and drop what no file can hold."""
+    return q.storable(q.visible(text))
+
+
+def _join(parts: Iterable[str]) -> _Html:
+    return _Html("".join(_escaped(part) for part in parts))
+
+
+# ---------------------------------------------------------------------------------------------- the page
+
+
+def page(report: Report) -> str:
+    """Render the whole page as HTML text."""
+    sections = [_head(report), _variants(report), _quality(report), _memory(report), _speed(report), _evidence(report)]
+    title = f"{report.model}: {q.outcome_word(report.outcome)} - quantgate"
+    head = _el(
+        "head",
+        _el("meta", charset="utf-8"),
+        _el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        _Html(
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        ),
+        _el("title", q.shortened(title, 120)),
+        _el("style", _Html(_STYLE)),
+    )
+    body = _el("body", _el("main", *sections))
+    return f'<!DOCTYPE html>\n<html lang="en">{head}{body}</html>\n'
+
+
+def _section(ident: str, title: str, *content: str) -> _Html:
+    return _el("section", _el("h2", title), *content, id=ident)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column's header with its unit; numbers are set right, words left. ``drawn`` is markup under the title."""
+
+    title: str
+    number: bool = True
+    drawn: str = ""
+
+
+def _words(title: str) -> _Column:
+    return _Column(title, number=False)
+
+
+def _table(caption: str, columns: Sequence[_Column], rows: Iterable[Sequence[_Cell]], *, kind: str = "") -> _Html:
+    """Build a table in a container that scrolls by itself; ``stack`` turns rows into cards on a narrow screen."""
+    head = _el("tr", *(_el("th", column.title, column.drawn, scope="col", class_=_side(column)) for column in columns))
+    body = [_row(columns, row) for row in rows]
+    table = _el("table", _el("caption", _el("span", caption)), _el("thead", head), _el("tbody", *body), class_=kind)
+    return _el("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def _row(columns: Sequence[_Column], cells: Sequence[_Cell]) -> _Html:
+    first = _el("th", cells[0], scope="row", class_=_side(columns[0]))
+    rest = [
+        _el("td", cell, class_=_side(column) + (" none" if cell == q.UNKNOWN else ""), data_label=column.title)
+        for column, cell in zip(columns[1:], cells[1:], strict=True)
+    ]
+    return _el("tr", first, *rest)
+
+
+def _side(column: _Column) -> str:
+    return "n" if column.number else "w"
+
+
+def _figure(svg: str, finding: str) -> _Html:
+    """Set a figure under its finding; nothing where nothing was drawn."""
+    if not svg:
+        return _Html("")
+    drawing = _el("div", _inline(svg), class_="scroll drawing", tabindex="0", role="region", aria_label=finding)
+    return _el("figure", _el("figcaption", finding), drawing)
+
+
+def _inline(svg: str) -> _Html:
+    """Take a figure into the page, where its namespace is implied."""
+    return _Html(svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1))
+
+
+def _badge(word: str) -> _Html:
+    kinds = {"PASS": "pass", "FAIL": "fail", "INCONCLUSIVE": "inconclusive", "CONTROL": "wrong", "NOT": "missing"}
+    kind = "control" if ", as it must" in word else kinds.get(word.split(" ")[0].strip(","), "plain")
+    return _el("span", word, class_=f"badge {kind}")
+
+
+def _with_small(text: str, small: str) -> _Html:
+    return _join([text, _el("small", small)]) if small else _join([text])
+
+
+def _fold(summary: str, *content: str, opened: bool = False) -> _Html:
+    marks = {"open": "open"} if opened else {}
+    return _el("details", _el("summary", summary), *content, **marks)
+
+
+# ---------------------------------------------------------------------------------------------- 1 verdict
+
+
+def _head(report: Report) -> _Html:
+    facts = [
+        ("Model", _with_small(report.model, report.model_source)),
+        ("Model digest", _digest(report.fingerprint.model_sha256)),
+        (
+            "Golden sets",
+            "; ".join(f"{row.name} {row.version}, {q.count(row.items)} items" for row in report.golden_sets),
+        ),
+        ("Policy", _with_small(report.policy.name, q.policy_terms(report.policy, _candidates(report)))),
+        ("Device", "-" if report.device is None else _device_words(report.device)),
+        ("Run", _with_small(_when(report.created_at), f"{report.run_id}, took {q.duration(report.seconds)}")),
+    ]
+    return _el(
+        "header",
+        _el("p", "quantgate", class_="brand"),
+        _el("h1", _badge(q.outcome_word(report.outcome)), " ", report.headline),
+        _promotion(report),
+        _el("ul", *(_el("li", sentence) for sentence in report.sentences), class_="sentences")
+        if report.sentences
+        else "",
+        _definitions(facts),
+        _contents(),
+    )
+
+
+def _candidates(report: Report) -> int:
+    return sum(verdict.role == "candidate" for verdict in report.verdicts)
+
+
+def _promotion(report: Report) -> _Html:
+    promotion = report.promotion
+    if promotion is None:
+        return _el("p", "No promotion was asked for.", class_="promotion none")
+    where = f"{promotion.model} in the registry {promotion.registry}, alias {promotion.alias}."
+    kind = "promotion" if promotion.promoted else "promotion none"
+    return _el("p", promotion_line(report), _el("small", where), class_=kind)
+
+
+def _contents() -> _Html:
+    names = ("variants", "quality", "memory", "speed", "evidence")
+    return _el("nav", *(_el("a", name.capitalize(), href=f"#{name}") for name in names), aria_label="Contents")
+
+
+def _definitions(facts: Iterable[tuple[str, str]]) -> _Html:
+    return _el("dl", *(_el("div", _el("dt", name), _el("dd", fact or q.UNKNOWN)) for name, fact in facts))
+
+
+def _digest(sha256: str | None) -> str:
+    return q.UNKNOWN if sha256 is None else _el("code", sha256, class_="digest")
+
+
+def _when(created_at: str) -> str:
+    try:
+        return datetime.fromisoformat(created_at).strftime("%Y-%m-%d %H:%M UTC")
+    except ValueError:
+        return created_at
+
+
+def _device_words(device: DeviceInfo) -> str:
+    threads = f"{device.threads} threads" if device.threads else ""
+    words = [device.name, device.kind, threads, q.decimal_bytes(device.total_bytes), device.driver or ""]
+    return ", ".join(word for word in words if word)
+
+
+# ---------------------------------------------------------------------------------------------- 2 variants
+
+
+def _variants(report: Report) -> _Html:
+    lines = variant_lines(report)
+    if not lines:
+        return _section("variants", "Variants", _el("p", "No variant was measured."))
+    failures = [
+        f"{failure.variant}: {failure.stage} did not finish: {failure.kind}: {failure.message}"
+        for row in report.measurements
+        for failure in row.failures
+    ]
+    return _section(
+        "variants",
+        "Variants",
+        _variant_table(report, lines),
+        _el(
+            "p",
+            "Loss is positive when the variant is worse. The drawing shows the estimate between its bounds; the shaded "
+            "stretch is what the policy allows, up to the margin (dashed). Upper bounds are one-sided, each at the level "
+            "at which its variant was tested, and rounded up.",
+            class_="note",
+        ),
+        _el("ul", *(_el("li", failure) for failure in failures), class_="sentences") if failures else "",
+        _fold("Every check and what came of it", _check_table(report.verdicts), opened=True),
+    )
+
+
+def _variant_table(report: Report, lines: tuple[VariantLine, ...]) -> _Html:
+    checks = {verdict.variant: q.worst_quality(verdict) for verdict in report.verdicts}
+    rows = {row.variant: row for row in report.measurements}
+    pairs = [(verdict, check) for verdict in report.verdicts if (check := checks[verdict.variant]) is not None]
+    domain = figures.loss_domain(pairs)
+    unit, size = q.byte_column(tuple(row.weight_bytes for row in report.measurements))
+    margins = {check.margin for _, check in pairs if check.margin is not None}
+    axis = figures.strip_axis(domain, margins.pop() if len(margins) == 1 else None, ident="axis")
+    columns = [
+        _words("Variant"),
+        _words("Verdict"),
+        _Column("Loss between its bounds", number=False, drawn=_inline(axis)),
+        _Column("Loss, points"),
+        _Column("At most, points"),
+        _Column("Flips"),
+        _Column(f"Weights, {unit}"),
+        _Column("Freed, %"),
+        _Column("Batch fits"),
+        _Column("Tokens/s there"),
+        _Column("vs reference"),
+    ]
+    several = len(report.golden_sets) > 1
+    body = []
+    for index, line in enumerate(lines):
+        strip = figures.interval_strip(checks.get(line.variant), domain, ident=f"strip-{index}")
+        body.append(_variant_cells(line, rows.get(line.variant), strip, size, several))
+    return _table("One row per variant; tokens/s at the batch that fits", columns, body, kind="stack variants")
+
+
+def _variant_cells(line: VariantLine, row: MeasurementRow | None, strip: str, size: int, several: bool) -> list[_Cell]:
+    how = "" if row is None else f"{row.scheme}, {row.quantizer}"
+    freed = None if row is None else row.freed_share
+    simulated = row is not None and row.freed_simulated
+    return [
+        _with_small(line.variant, f"{line.role.replace('_', '-')} control, {how}" if q.is_control(line.role) else how),
+        _badge(line.verdict),
+        _inline(strip) if strip else q.UNKNOWN,
+        _with_small(line.loss, line.golden_set if several else ""),
+        _with_small(line.upper, "" if line.level == q.UNKNOWN else f"at {line.level}"),
+        line.flips,
+        q.in_unit(None if row is None else row.weight_bytes, size),
+        _with_small(q.percent_number(freed), "simulated" if simulated else ""),
+        line.batch,
+        line.tokens_per_s,
+        line.ratio,
+    ]
+
+
+def _check_table(verdicts: Sequence[Verdict]) -> _Html:
+    columns = [
+        _words("Variant"),
+        _words("Check"),
+        _words("Outcome"),
+        _Column("Estimate"),
+        _Column("At least"),
+        _Column("At most"),
+        _Column("Limit"),
+        _Column("Level"),
+        _words("In words"),
+    ]
+    rows = [_check_cells(verdict, check) for verdict in verdicts for check in verdict.checks]
+    return _table("Every check; advisory ones never decide", columns, rows, kind="stack checks")
+
+
+def _check_cells(verdict: Verdict, check: Check) -> list[_Cell]:
+    return [
+        verdict.variant,
+        _with_small(check.name, "" if check.tier == "required" else "advisory"),
+        q.outcome_word(check.outcome),
+        q.check_figure(check, check.estimate),
+        q.check_figure(check, check.lower, towards="down"),
+        q.check_figure(check, check.bound, towards="up"),
+        q.check_limit(check.name, check.margin),
+        q.level_percent(check.level),
+        check.because,
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- 3 quality
+
+
+def _quality(report: Report) -> _Html:
+    parts = [_golden(report, golden, index) for index, golden in enumerate(report.golden_sets)]
+    return _section("quality", "Quality", *(parts or [_el("p", "No golden set was used.")]))
+
+
+def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
+    rows = [row for row in report.quality if row.golden_set in (golden.name, f"{golden.name} {golden.version}")]
+    roles = {line.variant: line.role for line in variant_lines(report)}
+    reference = next((variant for variant, role in roles.items() if role == "reference"), "")
+    compared = [row for row in rows if row.variant != reference]
+    flips = [flip for flip in report.flips if flip.golden_set in (golden.name, f"{golden.name} {golden.version}")]
+    drawing = figures.interval_figure(report, golden.name, ident=f"intervals-{index}", heading=False)
+    return _join(
+        [
+            _el("h3", f"{golden.name} {golden.version}, {q.count(golden.items)} items"),
+            _figure(drawing, figures.interval_finding(report, golden.name)),
+            _answer_table(golden, rows, reference) if rows else _el("p", "Nothing was scored."),
+            _slice_table(compared) if any(row.slices for row in compared) else "",
+            _divergence_table([(row.variant, row.kl) for row in rows if row.kl is not None]),
+            *(
+                _flips_of(variant, [flip for flip in flips if flip.variant == variant], opened=role == "candidate")
+                for variant, role in roles.items()
+            ),
+        ]
+    )
+
+
+def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: str) -> _Html:
+    reference = next((row.output_tokens for row in rows if row.variant == measured_on), None)
+    columns = [
+        _words("Variant"),
+        _Column("Right, %"),
+        _Column("Scored"),
+        _Column("Unscored"),
+        _Column("Truncated"),
+        _Column("Output, tokens"),
+        _Column("Output vs reference"),
+        _Column("McNemar p"),
+    ]
+    cells = [
+        [
+            row.variant,
+            q.percent_number(row.accuracy, digits=1),
+            f"{q.count(row.scored)} of {q.count(row.items)}",
+            q.count(row.unscored),
+            q.count(row.truncated),
+            q.count(row.output_tokens),
+            q.ratio(row.output_tokens / reference if reference and row.variant != measured_on else None),
+            q.p_value(row.mcnemar_p),
+        ]
+        for row in rows
+    ]
+    chance = q.percent(golden.chance_level)
+    caption = (
+        f"Answers on {golden.name} {golden.version}; guessing gives {chance}. McNemar tests a loss of 0, never decides"
+    )
+    return _table(caption, columns, cells)
+
+
+def _slice_table(rows: Sequence[QualityRow]) -> _Html:
+    columns = [
+        _words("Slice"),
+        _words("Variant"),
+        _Column("Items"),
+        _Column("Reference right, %"),
+        _Column("Right, %"),
+        _Column("Got worse"),
+        _Column("Got better"),
+        _Column("Loss, points"),
+        _Column("From, points"),
+        _Column("To, points"),
+        _Column("Level"),
+    ]
+    names = list(dict.fromkeys(part.slice for row in rows for part in row.slices))
+    cells = [
+        [part.slice, row.variant, *_slice_cells(part)]
+        for name in names
+        for row in rows
+        for part in row.slices
+        if part.slice == name
+    ]
+    return _table(f"Slices: {len(names)} looked at, shown and never decided on", columns, cells)
+
+
+def _slice_cells(part: SliceRow) -> list[_Cell]:
+    return [
+        q.count(part.n),
+        q.percent_number(part.reference_accuracy, digits=1),
+        q.percent_number(part.accuracy, digits=1),
+        q.count(part.b),
+        q.count(part.c),
+        q.points(part.loss),
+        q.points(part.lower, towards="down"),
+        q.points(part.upper, towards="up"),
+        q.level_percent(part.level),
+    ]
+
+
+def _divergence_table(rows: Sequence[tuple[str, KLStatistics]]) -> _Html:
+    if not rows:
+        return _Html("")
+    columns = [
+        _words("Variant"),
+        _Column("Mean, nats"),
+        _Column("Median, nats"),
+        _Column("p99, nats"),
+        _Column("Largest, nats"),
+        _Column("Same top token, %"),
+        _Column("Positions"),
+    ]
+    cells = [
+        [
+            variant,
+            *(q.significant(figure) for figure in (kl.mean, kl.median, kl.p99, kl.maximum)),
+            q.percent_number(kl.top1_agreement, digits=1),
+            q.count(kl.positions),
+        ]
+        for variant, kl in rows
+    ]
+    return _table("KL divergence from the reference: how much changed, not which way", columns, cells)
+
+
+def _flips_of(variant: str, flips: Sequence[FlipRow], *, opened: bool) -> _Html:
+    """Show the worst flips of a variant, fold the next ones, and say how many are in report.json alone."""
+    if not flips:
+        return _Html("")
+    ordered = worst_first(flips)
+    worse = sum(flip.direction == "regression" for flip in flips)
+    words = f"{variant}: {q.count(worse)} items got worse, {q.count(len(flips) - worse)} got better"
+    shown, folded = ordered[:_FLIPS_SHOWN], ordered[_FLIPS_SHOWN:_FLIPS_FOLDED]
+    left = len(ordered) - len(shown) - len(folded)
+    rest = f"The next {q.count(len(folded))} flips of {variant}"
+    more = f"{q.count(left)} more are in report.json." if left else ""
+    return _fold(
+        words,
+        _flip_table(f"Flips of {variant}, the preference that moved farthest first", shown),
+        _fold(rest, _flip_table(rest, folded), _el("p", more, class_="note") if more else "") if folded else "",
+        opened=opened,
+    )
+
+
+def _flip_table(caption: str, flips: Sequence[FlipRow]) -> _Html:
+    columns = [
+        _words("Item"),
+        _words("Change"),
+        _Column("Moved, nats"),
+        _words("Prompt"),
+        _words("Right answer"),
+        _words("Reference"),
+        _words("Variant"),
+    ]
+    return _table(caption, columns, [_flip_cells(flip) for flip in flips], kind="stack flips")
+
+
+def _flip_cells(flip: FlipRow) -> list[_Cell]:
+    worse = flip.direction == "regression"
+    return [
+        _with_small(flip.item_id, flip.slice),
+        "got worse" if worse else "got better",
+        q.significant(flip.severity, 2),
+        _folded_text(flip.prompt),
+        _folded_text(flip.expected),
+        _join([_folded_text(flip.reference_answer), _mark(worse)]),
+        _join([_folded_text(flip.variant_answer), _mark(not worse)]),
+    ]
+
+
+def _mark(right: bool) -> _Html:
+    return _el("span", "right" if right else "wrong", class_="mark right" if right else "mark")
+
+
+def _folded_text(text: str) -> _Html:
+    """Show a short text as it is; fold a long one or one of several lines behind its beginning."""
+    text = text.strip()
+    if len(text) <= _SUMMARY_LENGTH and "\n" not in text:
+        return _el("span", text or "(empty)", class_="text")
+    return _fold(q.shortened(text, _SUMMARY_LENGTH), _el("pre", text))
+
+
+# ---------------------------------------------------------------------------------------------- 4 memory and the ceiling
+
+
+def _memory(report: Report) -> _Html:
+    reference = next((row for row in report.measurements if row.role == "reference"), None)
+    chains = [chain for row in report.measurements if (chain := _chain(row, reference))]
+    lengths = {(row.ceiling.prompt_tokens, row.ceiling.output_tokens) for row in report.measurements if row.ceiling}
+    at = "; ".join(f"{prompt} prompt and {output} output tokens" for prompt, output in sorted(lengths))
+    return _section(
+        "memory",
+        "Memory and the batch that fits",
+        _figure(figures.memory_figure(report, heading=False), figures.memory_finding(report)),
+        *chains,
+        _ceiling_table(report, at) if report.measurements else _el("p", "No memory was measured."),
+        _el(
+            "p",
+            "KV tokens are the tokens of cache that the freed bytes hold. Predicted is arithmetic: room over what one request "
+            "takes; confirmed is the largest batch that was really filled at full length, three times.",
+            class_="note",
+        ),
+    )
+
+
+def _chain(row: MeasurementRow, reference: MeasurementRow | None) -> _Html:
+    """Write a candidate's way from freed bytes to tokens per second, beside the reference's figures."""
+    if row.role != "candidate" or row.freed_bytes is None or row.ceiling is None or reference is None:
+        return _Html("")
+    steps = [
+        (f"{q.decimal_bytes(row.freed_bytes)} freed", f"{q.percent(row.freed_share)} of the weights"),
+        (f"{q.count(_kv_tokens(row.freed_bytes, row.ceiling))} KV tokens", "more in the cache"),
+        (f"batch {q.batch_ceiling(row.ceiling)}", f"instead of {q.batch_ceiling(reference.ceiling)}"),
+        (
+            f"{q.per_s(row.tokens_per_s_at_ceiling)} tokens/s",
+            f"instead of {q.per_s(reference.tokens_per_s_at_ceiling)}",
+        ),
+    ]
+    boxes = [_el("li", _el("span", big), _el("small", small)) for big, small in steps]
+    return _el("div", _el("strong", row.variant), _el("ol", *boxes), class_="chain")
+
+
+def _kv_tokens(value: int | None, ceiling: CeilingRow | None) -> int | None:
+    """Count the tokens of cache that ``value`` bytes hold at the ceiling's lengths."""
+    if value is None or ceiling is None or not ceiling.kv_bytes_per_row:
+        return None
+    return value * (ceiling.prompt_tokens + ceiling.output_tokens) // ceiling.kv_bytes_per_row
+
+
+def _ceiling_table(report: Report, lengths: str) -> _Html:
+    unit, size = q.byte_column(tuple(row.weight_bytes for row in report.measurements))
+    columns = [
+        _words("Variant"),
+        _Column(f"Weights, {unit}"),
+        _Column(f"Freed, {unit}"),
+        _Column("KV tokens freed"),
+        _Column(f"Fixed, {unit}"),
+        _Column(f"Room, {unit}"),
+        _Column(f"A request, {unit}"),
+        _Column("Batch predicted"),
+        _Column("Batch confirmed"),
+        _words("Limited by"),
+        _Column("Probes"),
+        _Column("Tokens/s there"),
+        _Column("vs reference"),
+    ]
+    budgets = {row.ceiling.budget_bytes for row in report.measurements if row.ceiling and row.ceiling.budget_bytes}
+    budget = "; ".join(f"{q.decimal_bytes(value)} ({q.binary_bytes(value)})" for value in sorted(budgets))
+    caption = (
+        "From freed bytes to tokens/s"
+        + (f" at {lengths}" if lengths else "")
+        + (f"; budget {budget}" if budget else "")
+    )
+    table = _table(caption, columns, [_ceiling_cells(row, size) for row in report.measurements], kind="ceilings")
+    reasons = [
+        f"{row.variant}: {row.ceiling.why_not}" for row in report.measurements if row.ceiling and row.ceiling.why_not
+    ]
+    notes = [f"{row.variant}: {row.note}" for row in report.measurements if row.note]
+    return _join([table, _el("ul", *(_el("li", line) for line in [*reasons, *notes]), class_="sentences")])
+
+
+def _ceiling_cells(row: MeasurementRow, size: int) -> list[_Cell]:
+    ceiling = row.ceiling
+    room = request = None
+    if ceiling is not None and ceiling.budget_bytes is not None and ceiling.fixed_bytes is not None:
+        room = ceiling.budget_bytes - ceiling.fixed_bytes
+    prefill, kv = (None, None) if ceiling is None else (ceiling.prefill_bytes_per_row, ceiling.kv_bytes_per_row)
+    if prefill is not None or kv is not None:
+        request = max(prefill or 0, kv or 0)
+    binds = "" if prefill is None or kv is None else "prefill binds" if prefill > kv else "KV cache binds"
+    freed = row.freed_bytes
+    return [
+        row.variant,
+        q.in_unit(row.weight_bytes, size),
+        _with_small(q.in_unit(freed, size), "simulated" if row.freed_simulated and freed is not None else ""),
+        q.count(_kv_tokens(freed, ceiling)),
+        q.in_unit(None if ceiling is None else ceiling.fixed_bytes, size),
+        q.in_unit(room, size),
+        _with_small(q.in_unit(request, size), binds),
+        q.count(None if ceiling is None else ceiling.predicted),
+        q.batch_ceiling(ceiling),
+        (ceiling.limited_by if ceiling is not None else None) or q.UNKNOWN,
+        q.count(None if ceiling is None else ceiling.probes),
+        q.per_s(row.tokens_per_s_at_ceiling),
+        q.ratio(row.ratio_at_ceiling),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- 5 speed
+
+
+def _speed(report: Report) -> _Html:
+    timed = [(row.variant, speed) for row in report.measurements for speed in row.speed]
+    if not timed:
+        return _section("speed", "Speed", _el("p", "No speed was measured."))
+    return _section(
+        "speed",
+        "Speed",
+        _figure(figures.throughput_figure(report, heading=False), figures.throughput_finding(report)),
+        _speed_table(timed),
+    )
+
+
+def _speed_table(timed: Sequence[tuple[str, SpeedRow]]) -> _Html:
+    columns = [
+        _words("Variant"),
+        _Column("Batch"),
+        _Column("Tokens/s"),
+        _Column("Lowest"),
+        _Column("Highest"),
+        _Column("First token, ms"),
+        _Column("Per token, ms"),
+        _Column("vs reference"),
+        _Column("Runs"),
+        _Column("Warm-ups"),
+        _Column("Early stops, %"),
+    ]
+    cells = [
+        [
+            variant,
+            q.count(row.batch_size),
+            q.per_s(row.output_tokens_per_s),
+            q.per_s(row.output_tokens_per_s_low),
+            q.per_s(row.output_tokens_per_s_high),
+            q.milliseconds(row.ttft_s),
+            q.milliseconds(row.tpot_s),
+            q.ratio(row.ratio_to_reference),
+            q.count(row.generations),
+            q.count(row.warmups),
+            q.percent_number(row.early_stop_share),
+        ]
+        for variant, row in timed
+    ]
+    caption = "Medians with their spread; tokens/s is decode alone, of the whole batch; vs reference is paired at the same batch"
+    return _table(caption, columns, cells)
+
+
+# ---------------------------------------------------------------------------------------------- 7 evidence
+
+
+def _evidence(report: Report) -> _Html:
+    return _section(
+        "evidence",
+        "Evidence",
+        _policy(report),
+        _controls(report),
+        _el("h3", "Digests"),
+        _digests(report),
+        _el("h3", "Machine and versions"),
+        _machine(report),
+        _el("h3", "Artifacts"),
+        _artifact_table(report.measurements) if report.measurements else _el("p", "None."),
+        _failures(report),
+        _prompts(report),
+        _el("h3", "Reproduce"),
+        _el("pre", "\n".join(report.commands)) if report.commands else _el("p", "No command was recorded."),
+    )
+
+
+def _policy(report: Report) -> _Html:
+    policy = report.policy
+    facts = [
+        ("Name", policy.name),
+        ("Why this margin", policy.why),
+        ("Candidates", "one must pass" if policy.require == "any" else "every one must pass"),
+        ("Correction", policy.correction if policy.require == "any" else "none needed"),
+        ("Alpha, one-sided", q.significant(policy.alpha, 1)),
+        ("Power, at a flip rate of", f"{q.percent(policy.power)}, {q.percent(policy.planning_flip_rate, digits=1)}"),
+        ("Fewest items", q.count(policy.minimum_items)),
+        ("Absent from the reference, at most", q.percent(policy.max_absent_reference, digits=1)),
+        ("Goes forward", policy.objective.replace("_", " ")),
+        ("Controls required", "yes" if policy.require_controls else "no"),
+    ]
+    columns = [
+        _words("Check"),
+        _words("Tier"),
+        _words("Golden set"),
+        _Column("Margin"),
+        _Column("At least"),
+        _Column("At most"),
+    ]
+    rules = _table("What the policy demands", columns, [_rule_cells(rule) for rule in policy.checks])
+    return _join([_el("h3", "Policy"), _definitions(facts), rules])
+
+
+def _rule_cells(rule: CheckRule) -> list[_Cell]:
+    golden = "every" if rule.golden_set == "*" else rule.golden_set
+    limits = [q.check_limit(rule.kind, limit) for limit in (rule.margin, rule.minimum, rule.maximum)]
+    return [rule.kind, rule.tier, golden, *limits]
+
+
+def _controls(report: Report) -> _Html:
+    controls = [verdict for verdict in report.verdicts if q.is_control(verdict.role)]
+    if not controls:
+        return _join([_el("h3", "Controls"), _el("p", "None were run: this gate was not seen to block anything here.")])
+    columns = [_words("Control"), _words("Must"), _words("Came out"), _words("In words")]
+    must = {"identity": "pass: the reference again", "known_bad": "fail: known to be bad"}
+    cells = [
+        [verdict.variant, must.get(verdict.role, q.UNKNOWN), _badge(q.verdict_word(verdict)), verdict.because]
+        for verdict in controls
+    ]
+    return _join([_el("h3", "Controls"), _table("Variants that test the gate itself", columns, cells)])
+
+
+def _digests(report: Report) -> _Html:
+    sets = [(f"Golden set {row.name} {row.version}", _digest(row.sha256)) for row in report.golden_sets]
+    facts = [
+        ("Evidence", _digest(report.evidence_sha256)),
+        ("Policy", _digest(report.policy_sha256)),
+        ("Model", _digest(report.fingerprint.model_sha256)),
+        ("Configuration", _digest(report.fingerprint.config_sha256)),
+        ("quantgate's source", _digest(report.fingerprint.source_sha256)),
+        *sets,
+    ]
+    return _definitions(facts)
+
+
+def _machine(report: Report) -> _Html:
+    mark, device = report.fingerprint, report.device
+    rates = [] if device is None else _peaks(device)
+    facts = [
+        ("quantgate", f"{mark.quantgate_version}, commit {mark.commit or q.UNKNOWN}"),
+        ("Python", f"{mark.python}, {mark.platform}"),
+        ("CPU", mark.cpu),
+        *rates,
+        ("Libraries", ", ".join(f"{name} {version}" for name, version in sorted(mark.libraries.items()))),
+        ("Model", _with_small(report.model_source, report.model_note)),
+    ]
+    return _definitions(facts)
+
+
+def _peaks(device: DeviceInfo) -> list[tuple[str, str]]:
+    bandwidth = None if device.peak_bytes_per_s is None else round(device.peak_bytes_per_s)
+    operations = None if device.peak_flops_per_s is None else device.peak_flops_per_s / 1e9
+    others = device.other_processes
+    return [
+        ("Memory bandwidth", q.UNKNOWN if bandwidth is None else f"{q.decimal_bytes(bandwidth)}/s"),
+        ("Arithmetic", q.UNKNOWN if operations is None else f"{q.significant(operations)} GFLOP/s"),
+        ("Other processes on the device", q.count(others)),
+    ]
+
+
+def _artifact_table(rows: Sequence[MeasurementRow]) -> _Html:
+    columns = [
+        _words("Variant"),
+        _Column("Stored, MB"),
+        _Column("Parameters, millions"),
+        _Column("Quantized, %"),
+        _Column("Modules replaced"),
+        _words("Left"),
+        _words("Kernels"),
+        _words("Dtype"),
+        _words("Reused stages"),
+        _words("Path and digest"),
+    ]
+    return _table("What was built and loaded", columns, [_artifact_cells(row) for row in rows], kind="artifacts")
+
+
+def _artifact_cells(row: MeasurementRow) -> list[_Cell]:
+    parameters = None if row.logical_parameters is None else row.logical_parameters / 1e6
+    left = ", ".join(row.modules_left)
+    return [
+        row.variant,
+        q.in_unit(row.stored_bytes, 10**6),
+        q.significant(parameters, 4),
+        q.percent_number(row.share_quantized, digits=1),
+        q.count(row.modules_replaced),
+        _folded_text(left) if left else q.UNKNOWN,
+        ", ".join(f"{number} x {name}" for name, number in row.kernels.items()) or q.UNKNOWN,
+        row.dtype or q.UNKNOWN,
+        ", ".join(row.reused) or "none",
+        _with_small(row.artifact_path or q.UNKNOWN, row.artifact_sha256 or ""),
+    ]
+
+
+def _failures(report: Report) -> _Html:
+    failures = [failure for row in report.measurements for failure in row.failures]
+    if not failures:
+        return _join([_el("h3", "Failures"), _el("p", "Every stage finished.")])
+    columns = [_words("Variant"), _words("Stage"), _words("Error"), _words("Message"), _words("Non-finite numbers")]
+    cells = [
+        [failure.variant, failure.stage, failure.kind, failure.message, "yes" if failure.numerical else "no"]
+        for failure in failures
+    ]
+    return _join([_el("h3", "Failures"), _table("Stages that did not finish", columns, cells)])
+
+
+def _prompts(report: Report) -> _Html:
+    folds = [
+        _fold(f"First prompt of {row.name} {row.version}, as the model saw it", _el("pre", row.first_prompt))
+        for row in report.golden_sets
+    ]
+    return _join([_el("h3", "Prompts"), *folds]) if folds else _Html("")
+
+
+_STYLE = """
+:root { --ink: #1c2430; --muted: #56616e; --rule: #d7dde3; --band: #f5f7f9; --accent: #1d4f91; color-scheme: light; }
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; }
+body { margin: 0; background: #fff; color: var(--ink); font: 15px/1.5 system-ui, "Segoe UI", "Helvetica Neue", Arial, sans-serif; }
+main { max-width: 1120px; margin: 0 auto; padding: 32px 28px 72px; }
+header, section { min-width: 0; }
+section { margin-top: 52px; }
+p, li, dd, td, th, h1, h2, h3, pre, summary, figcaption, small { unicode-bidi: isolate; overflow-wrap: anywhere; }
+td, th, td small, th small { overflow-wrap: break-word; }
+h1 { font-size: 26px; line-height: 1.3; font-weight: 650; letter-spacing: -0.01em; margin: 4px 0 20px; max-width: 46em; }
+h2 { font-size: 20px; font-weight: 650; margin: 0 0 16px; padding-bottom: 8px; border-bottom: 2px solid var(--ink); }
+h3 { font-size: 16px; font-weight: 650; margin: 32px 0 10px; }
+p { margin: 10px 0; max-width: 48em; }
+small { display: block; font-size: 12px; line-height: 1.35; color: var(--muted); font-weight: 400; }
+a { color: var(--accent); }
+code, pre { font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+pre { margin: 8px 0; padding: 10px 12px; background: var(--band); border-radius: 4px; white-space: pre-wrap; }
+.brand { margin: 0; font-size: 13px; font-weight: 600; letter-spacing: 0.04em; color: var(--muted); }
+.note { font-size: 13px; color: var(--muted); }
+.digest { overflow-wrap: anywhere; }
+.badge { display: inline-block; padding: 1px 8px; border: 1.5px solid; border-radius: 4px; font-size: 12px; line-height: 1.5;
+  font-weight: 650; letter-spacing: 0.02em; max-width: 15em; }
+h1 .badge { font-size: 17px; padding: 2px 12px; margin-right: 6px; vertical-align: 2px; }
+.badge.pass { color: #14602b; border-color: #14602b; background: #eef7f0; }
+.badge.fail { color: #fff; border-color: #98231c; background: #98231c; }
+.badge.wrong { color: #fff; border-color: #5c1010; background: #5c1010; border-style: double; border-width: 4px; }
+.badge.inconclusive { color: #7a4a00; border-style: dashed; background: #fff8e8; }
+.badge.missing { color: #4d3a66; border-style: dotted; background: #f6f3fa; }
+.badge.control { color: var(--muted); border-color: var(--muted); }
+.badge.plain { color: var(--muted); border-color: transparent; padding-left: 0; font-weight: 500; }
+.promotion { margin: 0 0 14px; padding: 12px 16px; border-left: 4px solid #14602b; background: var(--band); font-size: 16px; }
+.promotion.none { border-left-color: var(--muted); border-left-style: double; border-left-width: 6px; }
+.sentences { margin: 12px 0; padding-left: 20px; max-width: 50em; }
+.sentences li { margin: 4px 0; }
+dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); gap: 12px 28px; margin: 18px 0; }
+dl > div { min-width: 0; }
+dt { font-size: 12px; color: var(--muted); }
+dd { margin: 0; }
+nav { display: flex; flex-wrap: wrap; gap: 4px 20px; margin-top: 24px; padding-top: 12px; border-top: 1px solid var(--rule); }
+.scroll { overflow-x: auto; margin: 14px 0; }
+.scroll:focus-visible, summary:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+table { border-collapse: collapse; width: 100%; font-size: 13.5px; font-variant-numeric: tabular-nums; }
+caption { text-align: left; font-size: 13px; color: var(--muted); padding: 0 0 8px; }
+caption > span { display: inline-block; position: sticky; left: 0; max-width: min(100%, calc(100vw - 32px)); }
+th, td { padding: 7px 10px; border-bottom: 1px solid var(--rule); vertical-align: top; text-align: left; }
+th:first-child, td:first-child { padding-left: 0; }
+th:last-child, td:last-child { padding-right: 0; }
+thead th { font-size: 12px; line-height: 1.3; font-weight: 600; color: var(--muted); vertical-align: bottom;
+  border-bottom: 1.5px solid var(--ink); overflow-wrap: normal; }
+tbody th { font-weight: 600; }
+.n { text-align: right; white-space: nowrap; overflow-wrap: normal; }
+thead .n { white-space: normal; }
+.w { min-width: 5.5em; }
+.variants th.w { min-width: 8.5em; }
+.variants .w:nth-child(2) { min-width: 12.6em; }
+.variants tr > :last-child { padding-right: 0 !important; }
+.artifacts td:last-child, .artifacts td:last-child small { min-width: 16em; overflow-wrap: anywhere; }
+td.w { max-width: 26em; }
+.variants td, .variants tbody th { vertical-align: middle; }
+.variants svg { display: block; width: 156px; height: auto; }
+.variants th:not(:first-child), .variants td { padding-left: 7px; padding-right: 7px; }
+.checks td:last-child { min-width: 16em; }
+.checks td:nth-child(3) { white-space: nowrap; }
+.flips td:nth-child(4) { min-width: 15em; }
+.flips tbody th, .flips td:nth-child(2) { min-width: 7em; }
+figure { margin: 20px 0; }
+figcaption { font-weight: 650; margin-bottom: 8px; }
+.drawing svg { display: block; width: 100%; min-width: 560px; max-width: 800px; height: auto; }
+.chain { display: flex; flex-wrap: wrap; align-items: center; gap: 6px 16px; margin: 12px 0; }
+.chain strong { min-width: 4.5em; }
+.chain ol { display: flex; flex-wrap: wrap; gap: 8px 0; list-style: none; margin: 0; padding: 0; }
+.chain li { padding: 6px 14px; background: var(--band); border-radius: 4px; }
+.chain li + li { margin-left: 34px; position: relative; }
+.chain li + li::before { content: "\\2192"; position: absolute; left: -25px; top: 10px; color: var(--muted); }
+.chain li > span { font-weight: 600; }
+details { margin: 12px 0; }
+td details { margin: 0; }
+summary { cursor: pointer; }
+section > details > summary, section > details > details > summary { font-weight: 600; }
+.text { white-space: pre-wrap; }
+.mark { display: block; width: fit-content; margin-top: 2px; padding: 0 6px; border: 1px solid var(--rule); border-radius: 3px;
+  font-size: 11.5px; color: var(--muted); }
+.mark.right { border-color: var(--ink); color: var(--ink); font-weight: 650; }
+@media screen and (max-width: 760px) {
+  main { padding: 20px 16px 48px; }
+  h1 { font-size: 21px; }
+  .stack thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  .stack, .stack caption, .stack tbody, .stack tr, .stack th, .stack td { display: block; width: auto; }
+  .stack tr { padding: 12px 0; border-bottom: 1.5px solid var(--ink); }
+  .stack tbody th { font-size: 15px; border: 0; padding: 0 0 6px; }
+  .stack td { display: grid; grid-template-columns: 9.5em minmax(0, 1fr); gap: 0 12px; border: 0; padding: 3px 0; max-width: none;
+    text-align: left; white-space: normal; min-width: 0; }
+  .stack td::before { content: attr(data-label); color: var(--muted); font-size: 12.5px; }
+  .stack td > small, .stack td > .mark { grid-column: 2; justify-self: start; }
+  .stack td > .badge { justify-self: start; }
+  .checks td.none, .flips td.none { display: none; }
+  .chain li + li { margin-left: 0; }
+  .chain ol { flex-direction: column; gap: 22px 0; width: 100%; }
+  .chain li + li::before { content: "\\2193"; left: 14px; top: -22px; }
+}
+@media print {
+  @page { size: A4; margin: 14mm 12mm; }
+  body { font-size: 9.5pt; }
+  main { max-width: none; padding: 0; }
+  nav { display: none; }
+  section { margin-top: 22pt; }
+  h1 { font-size: 16pt; }
+  h2 { font-size: 13pt; }
+  h2, h3, caption, figcaption, summary { break-after: avoid; page-break-after: avoid; }
+  tr, figure, .chain, dl > div { break-inside: avoid; page-break-inside: avoid; }
+  thead { display: table-header-group; }
+  table { font-size: 7.8pt; }
+  thead th, small, caption { font-size: 7pt; }
+  th, td { padding: 3pt 4pt; }
+  .scroll { overflow: visible; }
+  .w, .variants th.w, .variants .w:nth-child(2) { min-width: 0; }
+  .checks td:last-child, .flips td:nth-child(4) { min-width: 10em; }
+  .variants svg { width: 84px; }
+  .variants th:not(:first-child), .variants td { padding-left: 2pt; padding-right: 2pt; }
+  .promotion { font-size: 11pt; }
+  .note { font-size: 8pt; }
+  .mark { font-size: 7pt; }
+  .badge { font-size: 7pt; padding: 0 4px; }
+  .drawing svg { min-width: 0; max-width: 165mm; }
+  details::details-content { display: block; content-visibility: visible; }
+  pre { font-size: 7.5pt; }
+  * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
+}
+"""

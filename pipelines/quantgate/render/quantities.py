@@ -1,0 +1,317 @@
+"""How raw values read: bytes, seconds, shares and verdicts as a person sees them, in every rendering alike.
+
+Inside quantgate there are only seconds, bytes and shares of one; MB, ms, percent and points exist here alone. Unknown
+is ``-``, never a zero. An estimate is rounded to the nearest digit, a confidence bound outward (upper up, lower down),
+so that what is printed never promises more than what was shown. Decimals are taken from the shortest decimal
+form of a float, which is the number that stands in report.json.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from typing import Literal, TypeAlias
+
+from quantgate.records import CeilingRow, Check, GoldenRow, Outcome, Policy, Report, Role, Verdict
+
+UNKNOWN = "-"
+Towards: TypeAlias = Literal["nearest", "up", "down"]
+
+_ROUNDING = {"nearest": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
+_EXACT = Context(prec=400)
+_DECIMAL_UNITS = ((1, "B"), (10**3, "kB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
+_BINARY_UNITS = ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"), (2**40, "TiB"))
+_WORDS = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE", "not_measured": "NOT MEASURED"}
+_SEVERITY = {"pass": 0, "inconclusive": 1, "fail": 2, "not_measured": 3}
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+# ---------------------------------------------------------------------------------------------- numbers
+
+
+def fixed(value: float | None, digits: int, *, towards: Towards = "nearest") -> str:
+    """Write ``value`` with ``digits`` decimals and thousands commas; ``-`` where there is none; never ``-0``."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return _decimal(Decimal(repr(float(value))), digits, towards)
+
+
+def _decimal(value: Decimal, digits: int, towards: Towards) -> str:
+    rounded = value.quantize(Decimal(1).scaleb(-digits), _ROUNDING[towards], _EXACT)
+    return f"{abs(rounded) if rounded == 0 else rounded:,f}"
+
+
+def _scaled(share: float | None, digits: int, towards: Towards) -> str:
+    if share is None or not math.isfinite(share):
+        return UNKNOWN
+    return _decimal(Decimal(repr(float(share))) * 100, digits, towards)
+
+
+def significant(value: float | None, figures: int = 3) -> str:
+    """Write ``value`` with at least ``figures`` significant figures, whole digits all kept, never in powers of ten.
+
+    A positive value under a millionth is ``< 0.000001``: it is not zero.
+    """
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if value == 0:
+        return "0"
+    if 0 < value < 1e-6:
+        return "< 0.000001"
+    leading = int(f"{value:.{figures - 1}e}".partition("e")[2])
+    return fixed(value, max(0, figures - 1 - leading))
+
+
+def count(value: int | None) -> str:
+    """Write a number of things with thousands commas."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def ratio(value: float | None) -> str:
+    """Write a quotient as ``0.66x``."""
+    return UNKNOWN if value is None or not math.isfinite(value) else f"{fixed(value, 2)}x"
+
+
+def p_value(value: float | None) -> str:
+    """Write a p-value with two significant figures; under one in ten thousand that alone is said."""
+    return "< 0.0001" if value is not None and value < 1e-4 else significant(value, 2)
+
+
+def percent(share: float | None, *, digits: int = 0, towards: Towards = "nearest") -> str:
+    """Write a share of one in percent, as ``59 %``."""
+    number = percent_number(share, digits=digits, towards=towards)
+    return number if number == UNKNOWN else f"{number} %"
+
+
+def percent_number(share: float | None, *, digits: int = 0, towards: Towards = "nearest") -> str:
+    """Write a share of one in percent for a column whose header gives the unit."""
+    return _scaled(share, digits, towards)
+
+
+def points(share: float | None, *, towards: Towards = "nearest", digits: int = 1) -> str:
+    """Write a share of the items in percentage points without the unit. Bounds are rounded outward with ``towards``."""
+    return _scaled(share, digits, towards)
+
+
+def margin_points(margin: float | None) -> str:
+    """Write a margin in points with every digit it was set with, at least one."""
+    if margin is None or not math.isfinite(margin):
+        return UNKNOWN
+    exact = (Decimal(repr(float(margin))) * 100).normalize()
+    exponent = exact.as_tuple().exponent
+    return _decimal(exact, max(1, -exponent if isinstance(exponent, int) else 1), "nearest")
+
+
+def level_percent(level: float | None) -> str:
+    """Write a confidence level, as ``97.5 %``: rounded down, so that no more confidence is claimed than was used."""
+    if level is None or not math.isfinite(level):
+        return UNKNOWN
+    return f"{_scaled(level, 2, 'down').rstrip('0').rstrip('.')} %"
+
+
+# ---------------------------------------------------------------------------------------------- bytes and seconds
+
+
+def decimal_bytes(value: int | None) -> str:
+    """Write bytes in powers of 1000 with the unit named, as ``538 MB`` or ``1.24 GB``."""
+    return _bytes(value, _DECIMAL_UNITS, 1000)
+
+
+def binary_bytes(value: int | None) -> str:
+    """Write bytes in powers of 1024 with the unit named, as ``513 MiB`` or ``1.16 GiB``."""
+    return _bytes(value, _BINARY_UNITS, 1024)
+
+
+def _bytes(value: int | None, units: tuple[tuple[int, str], ...], step: int) -> str:
+    if value is None:
+        return UNKNOWN
+    size, name = next((unit for unit in units if abs(value) < unit[0] * step * 0.9995), units[-1])
+    return f"{count(value) if size == 1 else significant(value / size)} {name}"
+
+
+def byte_column(values: tuple[int | None, ...]) -> tuple[str, int]:
+    """Choose the one unit of a column of bytes, by its largest value: ``("MB", 10**6)`` or ``("GB", 10**9)``."""
+    largest = max((abs(value) for value in values if value is not None), default=0)
+    return ("GB", 10**9) if largest >= 10**10 else ("MB", 10**6) if largest >= 10**6 else ("kB", 10**3)
+
+
+def in_unit(value: int | None, size: int) -> str:
+    """Write bytes in a column's unit, without the unit."""
+    return UNKNOWN if value is None else fixed(value / size, 0 if abs(value) >= 100 * size or value == 0 else 1)
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Write seconds as milliseconds with three significant figures, without the unit."""
+    return UNKNOWN if seconds is None else significant(seconds * 1000)
+
+
+def per_s(value: float | None) -> str:
+    """Write a rate such as tokens/s with two significant figures or all whole digits, without the unit."""
+    return significant(value, 2)
+
+
+def duration(seconds: float | None) -> str:
+    """Write a time that somebody waited, as ``0.4 s``, ``42 s``, ``4 min 10 s`` or ``1 h 2 min``."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 9.95:
+        return f"{fixed(seconds, 1)} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(whole / 60), 60)
+    return f"{hours:,} h {minutes} min" if minutes else f"{hours:,} h"
+
+
+# ---------------------------------------------------------------------------------------------- verdicts
+
+
+def outcome_word(outcome: Outcome) -> str:
+    """Name an outcome: ``PASS``, ``FAIL``, ``INCONCLUSIVE`` or ``NOT MEASURED``."""
+    return _WORDS[outcome]
+
+
+def verdict_word(verdict: Verdict) -> str:
+    """Name the verdict as it is printed: a control's word says whether it came out as it must."""
+    word = outcome_word(verdict.outcome)
+    if verdict.role == "reference":
+        return "reference" if verdict.outcome == "pass" else word
+    if not is_control(verdict.role):
+        return word
+    if verdict.control_ok is not True:
+        return f"CONTROL WRONG ({word.lower()})"
+    return f"{word}, as it must be" if verdict.outcome == "fail" else f"{word}, as it must"
+
+
+def is_control(role: Role) -> bool:
+    """Tell whether a role is a control, identity or known-bad: these test the gate, not a candidate."""
+    return role in ("identity", "known_bad")
+
+
+def is_quality(check: Check) -> bool:
+    """Tell whether a check's figures are losses in points."""
+    return check.name.split("/")[0] == "quality"
+
+
+def check_set(check: Check) -> str:
+    """Return the golden set that a check's name carries, as in ``quality/everyday``."""
+    return check.name.partition("/")[2]
+
+
+def golden_of(report: Report, name: str) -> GoldenRow | None:
+    """Find the golden set called ``name`` (with or without its version)."""
+    return next((row for row in report.golden_sets if name in (row.name, f"{row.name} {row.version}")), None)
+
+
+def golden_label(report: Report, name: str) -> str:
+    """Return ``name version`` where the set is in the report, else the name alone."""
+    row = golden_of(report, name)
+    return name if row is None else f"{row.name} {row.version}"
+
+
+def worst_quality(verdict: Verdict) -> Check | None:
+    """Find the quality check that decides most: required first, then the worst outcome, then the least room."""
+    checks = [check for check in verdict.checks if is_quality(check)]
+    required = [check for check in checks if check.tier == "required"]
+    return max(required or checks, key=lambda check: (_SEVERITY[check.outcome], _excess(check)), default=None)
+
+
+def _excess(check: Check) -> float:
+    return -math.inf if check.bound is None or check.margin is None else check.bound - check.margin
+
+
+def check_figure(check: Check, value: float | None, *, towards: Towards = "nearest") -> str:
+    """Write a figure of a check with its unit, bounds rounded outward."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    match _unit(check.name):
+        case "points":
+            return f"{points(value, towards=towards)} points"
+        case "%":
+            return percent(value, digits=1, towards=towards)
+        case "x":
+            return f"{fixed(value, 2, towards=towards)}x"
+        case unit:
+            return f"{significant(value)} {unit}".rstrip()
+
+
+def check_limit(name: str, limit: float | None) -> str:
+    """Write a limit of the check or rule called ``name`` with its unit and every digit it was set with."""
+    if limit is None or not math.isfinite(limit):
+        return UNKNOWN
+    match _unit(name):
+        case "points":
+            return f"{margin_points(limit)} points"
+        case "%":
+            return f"{_exact(Decimal(repr(float(limit))) * 100)} %"
+        case unit:
+            separator = "" if unit in ("", "x") else " "
+            return f"{_exact(Decimal(repr(float(limit))))}{separator}{unit}"
+
+
+def _unit(name: str) -> str:
+    """Tell the unit of a check's figures by its name or kind: points, percent, nats, a quotient, or none."""
+    if name.split("/")[0] == "quality":
+        return "points"
+    parts = {"share": "%", "kl": "nats", "length": "x", "ratio": "x"}
+    return next((unit for part, unit in parts.items() if part in name), "")
+
+
+def _exact(value: Decimal) -> str:
+    return f"{value.normalize():f}"
+
+
+def relation(check: Check) -> str:
+    """Compare the bound with the margin: ``<=`` where that was shown, ``>`` where the opposite was, else ``vs``."""
+    return {"pass": "<=", "fail": ">"}.get(check.outcome, "vs")
+
+
+def flips(check: Check | None) -> str:
+    """Write how many items changed sides and their share, as ``81 (16 %)``."""
+    if check is None or check.b is None or check.c is None:
+        return UNKNOWN
+    share = f" ({percent((check.b + check.c) / check.n)})" if check.n else ""
+    return f"{count(check.b + check.c)}{share}"
+
+
+def batch_ceiling(ceiling: CeilingRow | None) -> str:
+    """Write the confirmed batch; ``>= 16`` where the search ended before a batch failed."""
+    if ceiling is None or ceiling.confirmed is None:
+        return UNKNOWN
+    return f"{'>= ' if ceiling.limited_by in ('search cap', 'time') else ''}{count(ceiling.confirmed)}"
+
+
+def policy_terms(policy: Policy, candidates: int) -> str:
+    """Write a policy's margins, alpha and rule for several, as ``margin 3.0 points, alpha 0.05, Holm over 2``."""
+    margins = {rule.margin for rule in policy.checks if rule.kind == "quality" and rule.margin is not None}
+    shown = " / ".join(margin_points(margin) for margin in sorted(margins))
+    several = "every candidate must pass"
+    if policy.require == "any":
+        holm = f"Holm over {candidates}" if candidates else "Holm"
+        several = holm if policy.correction == "holm" else "one must pass, uncorrected"
+    terms = [f"margin {shown} points"] if margins else []
+    return ", ".join([*terms, f"alpha {significant(policy.alpha, 1)}", several])
+
+
+# ---------------------------------------------------------------------------------------------- text from elsewhere
+
+
+def storable(text: str) -> str:
+    """Drop the code points that XML or UTF-8 cannot hold: control characters, lone surrogates, U+FFFE and U+FFFF."""
+    return _NOT_IN_XML.sub("", text)
+
+
+def visible(text: str) -> str:
+    """Replace control characters except tab and line ends by their pictures, and what overrides the direction of text."""
+    shown = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", lambda found: chr(0x2400 + ord(found.group())), text)
+    return re.sub("[\u202a-\u202e\u2066-\u2069]", "\ufffd", shown)
+
+
+def shortened(text: str, length: int) -> str:
+    """Put the text on one line, cut at ``length`` characters with an ellipsis."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: max(0, length - 1)].rstrip()}…"

@@ -1,0 +1,431 @@
+"""A report on a terminal: verdicts first, a line per variant, then a sentence for each thing that is not a plain pass.
+
+Everything is readable without colour. Text from elsewhere loses its control characters, so that no prompt can move the
+cursor. The lines are also what the Markdown page shows.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quantgate.errors import UsageError
+from quantgate.records import CeilingRow, Check, FlipRow, MeasurementRow, QualityRow, Report, Role, SpeedRow, Verdict
+from quantgate.render import quantities as q
+
+_COLOURS = {"PASS": "32", "FAIL": "31", "INCONCLUSIVE": "33", "NOT MEASURED": "35", "CONTROL WRONG": "1;31"}
+_RIGHT = frozenset({"flips", "weights", "freed", "batch fits", "tok/s there", "vs reference"})
+_TEXT_WIDTH = 120
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantLine:
+    """What every rendering says of one variant; each figure as text, ``-`` where unknown."""
+
+    variant: str
+    role: Role
+    verdict: str
+    golden_set: str
+    """The golden set of the loss: the one that decides most; empty without a quality check."""
+    loss: str
+    """Estimate in points, positive when worse."""
+    upper: str
+    """Upper confidence bound in points, rounded up."""
+    level: str
+    """The one-sided confidence of the bound, in percent."""
+    relation: str
+    margin: str
+    flips: str
+    weights: str
+    freed: str
+    batch: str
+    tokens_per_s: str
+    ratio: str
+
+
+def variant_lines(report: Report) -> tuple[VariantLine, ...]:
+    """Return one line for each variant that was measured or judged, in the order of the run."""
+    verdicts = {verdict.variant: verdict for verdict in report.verdicts}
+    rows = {row.variant: row for row in report.measurements}
+    return tuple(_line(name, verdicts.get(name), rows.get(name)) for name in dict.fromkeys([*rows, *verdicts]))
+
+
+def _line(name: str, verdict: Verdict | None, row: MeasurementRow | None) -> VariantLine:
+    check = None if verdict is None else q.worst_quality(verdict)
+    role: Role = verdict.role if verdict is not None else row.role if row is not None else "candidate"
+    unjudged = "reference" if role == "reference" else q.outcome_word("not_measured")
+    return VariantLine(
+        variant=name,
+        role=role,
+        verdict=unjudged if verdict is None else q.verdict_word(verdict),
+        golden_set="" if check is None else q.check_set(check),
+        loss=q.points(None if check is None else check.estimate),
+        upper=q.points(None if check is None else check.bound, towards="up"),
+        level=q.level_percent(None if check is None else check.level),
+        relation="" if check is None else q.relation(check),
+        margin=q.margin_points(None if check is None else check.margin),
+        flips=q.flips(check),
+        weights=q.decimal_bytes(None if row is None else row.weight_bytes),
+        freed=freed_share(row),
+        batch=q.batch_ceiling(None if row is None else row.ceiling),
+        tokens_per_s=q.per_s(None if row is None else row.tokens_per_s_at_ceiling),
+        ratio=q.ratio(None if row is None else row.ratio_at_ceiling),
+    )
+
+
+def freed_share(row: MeasurementRow | None) -> str:
+    """Write the share of the reference's weight bytes that is freed; simulated variants say so."""
+    if row is None or row.freed_share is None:
+        return q.UNKNOWN
+    return f"{q.percent(row.freed_share)}{' simulated' if row.freed_simulated else ''}"
+
+
+def subtitle(report: Report) -> str:
+    """Write in one line which model was judged on what, by which policy and where."""
+    candidates = sum(verdict.role == "candidate" for verdict in report.verdicts)
+    sets = [f"{row.name} {row.version} ({q.count(row.items)} items)" for row in report.golden_sets]
+    policy = f"policy {report.policy.name} ({q.policy_terms(report.policy, candidates)})"
+    return plain(" · ".join([report.model, *sets, policy, *_device(report)]))
+
+
+def _device(report: Report) -> list[str]:
+    device = report.device
+    if device is None:
+        return []
+    name = [device.kind if device.kind == "cpu" else device.name]
+    return [", ".join([*name, *([f"{device.threads} threads"] if device.threads else [])])]
+
+
+def promotion_line(report: Report) -> str:
+    """Write what was promoted where, or why nothing was."""
+    promotion = report.promotion
+    if promotion is None:
+        return report.headline
+    if not promotion.promoted:
+        return f"Nothing is promoted: {promotion.because}"
+    was = "" if promotion.previous is None else f" (before: version {promotion.previous})"
+    moved = f"{promotion.alias} -> version {promotion.version}{was}"
+    return f"{promotion.variant} is promoted: {moved}. {promotion.because}".rstrip()
+
+
+def plain(text: str) -> str:
+    """Put text on one line, without anything that a terminal would obey: control, direction and private code points."""
+    return "".join("\ufffd" if _obeyed(letter) else letter for letter in " ".join(text.split()))
+
+
+def _obeyed(letter: str) -> bool:
+    return unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co") and letter not in "\u200c\u200d"
+
+
+# ---------------------------------------------------------------------------------------------- the end of a run
+
+
+def verdict_table(report: Report, *, width: int | None = None, colour: bool = False, folder: Path | None = None) -> str:
+    """Render what stands at the end of a run: table, promotion, sentences, where to look, exit code.
+
+    ``width`` is the number of columns to keep to (a table that does not fit is stacked; commands never wrap), None for
+    the natural one. ``folder`` is where the report lies, None for ``reports/<run id>``.
+    """
+    lines = variant_lines(report)
+    table = _table(report, lines, width, colour)
+    said = [promotion_line(report), *report.sentences]
+    sentences = [_wrapped(sentence, width or _TEXT_WIDTH) for sentence in said if sentence]
+    blocks = [_wrapped(subtitle(report), width or 10**6), table, "\n".join(sentences), _where(report, folder)]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _table(report: Report, lines: tuple[VariantLine, ...], width: int | None, colour: bool) -> str:
+    if not lines:
+        return "No variant was measured."
+    columns = _columns(report, lines)
+    rows = _aligned(columns, right=_RIGHT)
+    if width is not None and max(map(_cells, rows)) > width:
+        rows = _stacked(columns)
+    rows = [rows[0], *(_coloured(row, lines) for row in rows[1:])] if colour else rows
+    return "\n".join([*rows, *_levels(lines)])
+
+
+def _columns(report: Report, lines: tuple[VariantLine, ...]) -> dict[str, list[str]]:
+    columns = {
+        "variant": [f"{plain(line.variant)}{' control' if q.is_control(line.role) else ''}" for line in lines],
+        "verdict": [line.verdict for line in lines],
+        "loss [upper bound], points": _losses(lines),
+        "golden set": [plain(line.golden_set) or q.UNKNOWN for line in lines],
+        "flips": [line.flips for line in lines],
+        "weights": [line.weights for line in lines],
+        "freed": [line.freed for line in lines],
+        "batch fits": [line.batch for line in lines],
+        "tok/s there": [line.tokens_per_s for line in lines],
+        "vs reference": [line.ratio for line in lines],
+    }
+    if len(report.golden_sets) < 2:
+        del columns["golden set"]
+    return columns
+
+
+def _losses(lines: tuple[VariantLine, ...]) -> list[str]:
+    """Set estimate, bound and margin in columns of their own, so that decimal points stand under each other."""
+    estimate = max(len(line.loss) for line in lines)
+    upper = max(len(line.upper) for line in lines)
+    return [
+        q.UNKNOWN.rjust(estimate)
+        if line.loss == q.UNKNOWN
+        else f"{line.loss:>{estimate}} [{line.upper:>{upper}}] {line.relation:>2} {line.margin}"
+        for line in lines
+    ]
+
+
+def _levels(lines: tuple[VariantLine, ...]) -> list[str]:
+    """Name the confidence of each bound: no interval without its level."""
+    levels = [f"{plain(line.variant)} {line.level}" for line in lines if line.level != q.UNKNOWN]
+    return [f"upper bounds are one-sided: {', '.join(levels)}"] if levels else []
+
+
+def _where(report: Report, folder: Path | None) -> str:
+    short = report.run_id.rsplit("-", 1)[-1]
+    place = folder or Path("reports", report.run_id)
+    asked = _worth_asking(report)
+    why = f"quantgate show {short}" + (f" --variant {asked}" if asked else "")
+    parts = {"report": str(place / "report.html"), "compare": "quantgate ui", "why": why}
+    line = "        ".join(f"{label}  {plain(part)}" for label, part in parts.items())
+    return f"{line}\nexit {report.exit_code}"
+
+
+def _worth_asking(report: Report) -> str | None:
+    """Find the variant that a reader will ask about: the first candidate that is no plain pass, else the chosen one."""
+    candidates = [verdict for verdict in report.verdicts if verdict.role == "candidate" or verdict.control_ok is False]
+    return next((verdict.variant for verdict in candidates if verdict.outcome != "pass"), report.chosen)
+
+
+# ---------------------------------------------------------------------------------------------- one variant
+
+
+def show_variant(report: Report, name: str) -> str:
+    """Render everything the report knows of one variant. Raises ``UsageError`` for a name that is not in the report."""
+    names = [line.variant for line in variant_lines(report)]
+    if name not in names:
+        raise UsageError(f"run {report.run_id} has no variant '{name}': it has {', '.join(names) or 'none'}")
+    row = next((row for row in report.measurements if row.variant == name), None)
+    verdict = next((verdict for verdict in report.verdicts if verdict.variant == name), None)
+    blocks = [
+        _heading(report, name, row, verdict),
+        _checks(verdict),
+        *([] if row is None else [_measurements(row), _ceiling(row.ceiling), _speed(row.speed), _failures(row)]),
+        *(_quality(report, quality) for quality in report.quality if quality.variant == name),
+        _flips([flip for flip in report.flips if flip.variant == name]),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _heading(report: Report, name: str, row: MeasurementRow | None, verdict: Verdict | None) -> str:
+    word = q.outcome_word("not_measured") if verdict is None else q.verdict_word(verdict)
+    how = [] if row is None else [f"{row.scheme}, {row.quantizer}", *([row.note] if row.note else [])]
+    first = plain(" · ".join([name, word, *how]))
+    return "\n".join([first, subtitle(report), *([] if verdict is None else [_wrapped(verdict.because, _TEXT_WIDTH)])])
+
+
+def _checks(verdict: Verdict | None) -> str:
+    if verdict is None or not verdict.checks:
+        return "checks\n  none"
+    return "\n".join(["checks", *(line for check in verdict.checks for line in _check(check))])
+
+
+def _check(check: Check) -> list[str]:
+    tier = "" if check.tier == "required" else " (advisory)"
+    words = f"  {q.outcome_word(check.outcome):<13} {plain(check.name)}{tier}"
+    figures = check_figures(check)
+    indent = " " * 16
+    because = textwrap.indent(_wrapped(check.because, _TEXT_WIDTH - 16), indent)
+    return [words, because, *([textwrap.indent(_wrapped(figures, _TEXT_WIDTH - 16), indent)] if figures else [])]
+
+
+def check_figures(check: Check) -> str:
+    """Write a check's figures in one line, bounds rounded outward; what is unknown is left out."""
+    figures = {
+        "estimate": q.check_figure(check, check.estimate),
+        "lower bound": q.check_figure(check, check.lower, towards="down"),
+        "upper bound": q.check_figure(check, check.bound, towards="up"),
+        "allowed" if q.is_quality(check) else "limit": q.check_limit(check.name, check.margin),
+        "confidence": q.level_percent(check.level),
+        "p": q.p_value(check.p_value),
+        "items": q.count(check.n),
+        "got worse": q.count(check.b),
+        "got better": q.count(check.c),
+    }
+    return ", ".join(f"{name} {figure}" for name, figure in figures.items() if figure != q.UNKNOWN)
+
+
+def _measurements(row: MeasurementRow) -> str:
+    figures = {
+        "weights": f"{q.decimal_bytes(row.weight_bytes)} loaded, {q.decimal_bytes(row.stored_bytes)} stored",
+        "freed": f"{q.decimal_bytes(row.freed_bytes)} ({freed_share(row)})",
+        "parameters": f"{q.count(row.logical_parameters)}, {q.percent(row.share_quantized)} of them quantized",
+        "modules": f"{q.count(row.modules_replaced)} replaced, left: {', '.join(row.modules_left) or 'none'}",
+        "kernels": ", ".join(f"{number} x {name}" for name, number in row.kernels.items()) or q.UNKNOWN,
+        "dtype": row.dtype or q.UNKNOWN,
+        "process": f"{q.binary_bytes(row.process_bytes)}, file-backed {q.binary_bytes(row.file_backed_bytes)}",
+        "artifact": f"{row.artifact_path or q.UNKNOWN}, sha256 {row.artifact_sha256 or q.UNKNOWN}",
+        "reused": ", ".join(row.reused) or "nothing",
+    }
+    return _listed("measured", figures)
+
+
+def _ceiling(ceiling: CeilingRow | None) -> str:
+    if ceiling is None:
+        return ""
+    figures = {
+        "predicted": q.count(ceiling.predicted),
+        "confirmed": f"{q.batch_ceiling(ceiling)}, limited by {ceiling.limited_by or q.UNKNOWN}",
+        "probes": q.count(ceiling.probes),
+        "budget": f"{q.decimal_bytes(ceiling.budget_bytes)} ({q.binary_bytes(ceiling.budget_bytes)})",
+        "fixed": q.decimal_bytes(ceiling.fixed_bytes),
+        "per request": f"prefill {q.decimal_bytes(ceiling.prefill_bytes_per_row)}, "
+        f"KV cache {q.decimal_bytes(ceiling.kv_bytes_per_row)}",
+        **({"not confirmed": ceiling.why_not} if ceiling.why_not else {}),
+    }
+    return _listed(
+        f"batch ceiling at {ceiling.prompt_tokens} prompt and {ceiling.output_tokens} output tokens", figures
+    )
+
+
+def _speed(rows: tuple[SpeedRow, ...]) -> str:
+    if not rows:
+        return "speed\n  not measured"
+    columns = {
+        "batch": [q.count(row.batch_size) for row in rows],
+        "tokens/s": [q.per_s(row.output_tokens_per_s) for row in rows],
+        "low": [q.per_s(row.output_tokens_per_s_low) for row in rows],
+        "high": [q.per_s(row.output_tokens_per_s_high) for row in rows],
+        "first token, ms": [q.milliseconds(row.ttft_s) for row in rows],
+        "per token, ms": [q.milliseconds(row.tpot_s) for row in rows],
+        "vs reference": [q.ratio(row.ratio_to_reference) for row in rows],
+        "runs": [q.count(row.generations) for row in rows],
+        "early stops": [q.percent(row.early_stop_share) for row in rows],
+    }
+    return "\n".join(["speed", *(f"  {line}" for line in _aligned(columns, right=frozenset(columns)))])
+
+
+def _failures(row: MeasurementRow) -> str:
+    lines = [f"  {failure.stage}: {failure.kind}: {failure.message}" for failure in row.failures]
+    return "\n".join(["did not finish", *(f"  {plain(line)}" for line in lines)]) if lines else ""
+
+
+def _quality(report: Report, row: QualityRow) -> str:
+    head = (
+        f"quality on {plain(q.golden_label(report, row.golden_set))}: {q.percent(row.accuracy, digits=1)} right, "
+        f"{q.count(row.scored)} of {q.count(row.items)} items scored, {q.count(row.truncated)} truncated, "
+        f"{q.count(row.output_tokens)} output tokens"
+    )
+    parts = row.slices
+    columns = {
+        "slice": [plain(part.slice) for part in parts],
+        "items": [q.count(part.n) for part in parts],
+        "loss, points": [q.points(part.loss) for part in parts],
+        "from": [q.points(part.lower, towards="down") for part in parts],
+        "to": [q.points(part.upper, towards="up") for part in parts],
+        "level": [q.level_percent(part.level) for part in parts],
+        "worse": [q.count(part.b) for part in parts],
+        "better": [q.count(part.c) for part in parts],
+    }
+    slices = _aligned(columns, right=frozenset(columns) - {"slice"}) if parts else []
+    return "\n".join([head, *(f"  {line}" for line in [*_divergence(row), *slices])])
+
+
+def _divergence(row: QualityRow) -> list[str]:
+    if row.kl is None:
+        return []
+    kl = row.kl
+    return [
+        f"KL from the reference, nats: mean {q.significant(kl.mean)}, median {q.significant(kl.median)}, "
+        f"p99 {q.significant(kl.p99)}, largest {q.significant(kl.maximum)}; same top token "
+        f"{q.percent(kl.top1_agreement, digits=1)} of {q.count(kl.positions)} positions"
+    ]
+
+
+def worst_first(flips: Sequence[FlipRow]) -> list[FlipRow]:
+    """Sort flips by how far the preference moved; at equal distance regressions come first."""
+    return sorted(flips, key=lambda flip: (-flip.severity, flip.direction != "regression", flip.item_id))
+
+
+def _flips(flips: Sequence[FlipRow]) -> str:
+    if not flips:
+        return ""
+    shown = worst_first(flips)[:10]
+    head = f"flips: {q.count(len(flips))}, the worst {len(shown)} of them" if len(flips) > len(shown) else "flips"
+    return "\n".join([head, *(line for flip in shown for line in _flip(flip))])
+
+
+def _flip(flip: FlipRow) -> list[str]:
+    worse = flip.direction == "regression"
+    return [
+        f"  {'got worse' if worse else 'got better':<10} {plain(flip.item_id)} ({plain(flip.slice)}), moved "
+        f"{q.significant(flip.severity)} nats",
+        *(f"    {label:<10} {q.shortened(plain(text), _TEXT_WIDTH - 15)}" for label, text in _answers(flip)),
+    ]
+
+
+def _answers(flip: FlipRow) -> tuple[tuple[str, str], ...]:
+    return (
+        ("prompt", flip.prompt),
+        ("right", flip.expected),
+        ("reference", flip.reference_answer),
+        ("variant", flip.variant_answer),
+    )
+
+
+# ---------------------------------------------------------------------------------------------- columns
+
+
+def _cells(text: str) -> int:
+    """Count the terminal cells of a text: wide letters take two, combining ones none."""
+    return sum(
+        0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text
+    )
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    gap = " " * (width - _cells(text))
+    return gap + text if right else text + gap
+
+
+def _aligned(columns: dict[str, list[str]], *, right: frozenset[str]) -> list[str]:
+    widths = {name: max(map(_cells, [name, *cells])) for name, cells in columns.items()}
+    rows = [list(columns), *map(list, zip(*columns.values(), strict=True))]
+    return [
+        "  ".join(_padded(cell, widths[name], name in right) for name, cell in zip(columns, row, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _stacked(columns: dict[str, list[str]]) -> list[str]:
+    """Set one figure a line, for a terminal that is too narrow for the table."""
+    label = max(map(len, columns))
+    rows = zip(*columns.values(), strict=True)
+    return [
+        f"{name}: {cell}" if index == 0 else f"  {name:<{label}}  {cell}"
+        for row in rows
+        for index, (name, cell) in enumerate(zip(columns, row, strict=True))
+    ]
+
+
+def _listed(head: str, figures: dict[str, str]) -> str:
+    label = max(map(len, figures))
+    return "\n".join([head, *(f"  {name:<{label}}  {plain(figure)}" for name, figure in figures.items())])
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Fill lines of ``width``; a percent sign stays with its number."""
+    tied = plain(text).replace(" %", "\u00a0%")
+    return textwrap.fill(tied, width, break_long_words=False, break_on_hyphens=False).replace("\u00a0%", " %")
+
+
+def _coloured(row: str, lines: tuple[VariantLine, ...]) -> str:
+    """Colour the verdict of a row; the word stays, so colour says nothing of its own."""
+    for verdict in sorted({line.verdict for line in lines}, key=len, reverse=True):
+        code = next((code for word, code in reversed(_COLOURS.items()) if verdict.startswith(word)), None)
+        if code is not None and f"  {verdict}" in row:
+            return row.replace(f"  {verdict}", f"  \x1b[{code}m{verdict}\x1b[0m", 1)
+    return row

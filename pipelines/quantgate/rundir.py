@@ -1,0 +1,293 @@
+"""reports/<run_id>/ and the cache beside it: strict JSON, atomic writes, digests, resume.
+
+A stored result is an envelope ``{schema_version, kind, key, sha256, body}``. The key is the digest of everything the result depends on; a
+result is used again only where the key is equal and the body still has its digest. Writing goes to a temporary file in the same folder,
+is synced, and replaces the old file in one step, so that a crash or a full disk leaves the old state or the new one, never half of each.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from quantgate.errors import RunFolderError
+from quantgate.records import Artifact
+
+SCHEMA_VERSION = 1
+T = TypeVar("T")
+
+
+# ---------------------------------------------------------------------------------------------- records as JSON
+
+
+def plain(value: Any) -> Any:
+    """A record as JSON values. Raises ``TypeError`` for what is neither a record nor a JSON value, numpy scalars included.
+
+    A lone surrogate, which no UTF-8 file can hold, becomes a question mark.
+    """
+    if type(value) is str:
+        return value if value.isascii() else value.encode("utf-8", errors="replace").decode("utf-8")
+    if value is None or type(value) in (bool, int, float):  # exact types: numpy.float64 is a float by inheritance
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    raise TypeError(f"{type(value).__name__} cannot be stored: convert it to a plain value where it is made")
+
+
+def encode(value: Any, *, indent: int | None = None) -> str:
+    """Strict JSON with keys in the record's order. Raises ``ValueError`` for NaN and infinity: unknown is None with a reason."""
+    return json.dumps(plain(value), allow_nan=False, ensure_ascii=False, indent=indent)
+
+
+def decode(kind: type[T], text: str) -> T:
+    """A record from its JSON. Raises ``RunFolderError`` for anything that is not exactly such a record."""
+    try:
+        _refuse_nonfinite(text)
+        record: T = _adapter(kind).validate_json(text, strict=True)
+        return record
+    except (ValueError, RecursionError) as error:
+        raise RunFolderError(f"not a valid {getattr(kind, '__name__', kind)}: {_first_line(error)}") from error
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of a value's canonical JSON (sorted keys, no spaces)."""
+    text = json.dumps(plain(value), allow_nan=False, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def json_schema(kind: type[Any]) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a record as it is written: every field is there, and no other."""
+    schema = _adapter(kind).json_schema(mode="serialization")
+    for one in (schema, *schema.get("$defs", {}).values()):
+        if "properties" in one:
+            one["required"], one["additionalProperties"] = list(one["properties"]), False
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+
+
+def _refuse_nonfinite(text: str) -> None:
+    """NaN, Infinity and numbers that overflow to infinity are not evidence."""
+
+    def refuse(token: str) -> float:
+        raise ValueError(f"{token} is not a finite JSON number")
+
+    def finite(token: str) -> float:
+        return number if isfinite(number := float(token)) else refuse(token)
+
+    json.loads(text, parse_constant=refuse, parse_float=finite)
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        detail = error.errors()[0]
+        return f"{'.'.join(str(part) for part in detail['loc'])}: {detail['msg']}"
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn the operating system's errors into one that names the path and what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = "free some space or choose another place with 'out:' and 'cache:' in the config"
+        raise RunFolderError(f"cannot write {path}: {error.strerror or error}; {advice}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step, synced to disk. Raises ``RunFolderError`` where that cannot be done; nothing is left half-written."""
+    with translated(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise
+
+
+def read_text(path: Path) -> str:
+    """A file's text. Raises ``RunFolderError`` where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunFolderError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def digest_folder(folder: Path) -> tuple[str, int]:
+    """SHA-256 over names and contents of all files of a folder, and their bytes.
+
+    Links are followed: a hub snapshot is made of them. What is hidden, or lies in a hidden folder, is no part of a model and left out.
+    """
+    total, sha = 0, hashlib.sha256()
+    for name in sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file()):
+        if any(part.startswith(".") for part in name.parts):
+            continue
+        with (folder / name).open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        sha.update(f"{name.as_posix()}\0{content}\n".encode())
+        total += (folder / name).stat().st_size
+    return sha.hexdigest(), total
+
+
+# ---------------------------------------------------------------------------------------------- stored results
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Envelope:
+    """A stored result with what it depends on and its own digest."""
+
+    schema_version: int
+    kind: str
+    key: str
+    sha256: str
+    body: Any
+
+
+def put(path: Path, *, kind: str, key: str, record: Any) -> None:
+    """Store a record under its key."""
+    body = plain(record)
+    write_text(path, encode(Envelope(schema_version=SCHEMA_VERSION, kind=kind, key=key, sha256=digest(body), body=body)) + "\n")
+
+
+def get(path: Path, *, kind: str, key: str | None, record: type[T]) -> T | None:
+    """A stored record whose key is equal and whose body is unaltered; None where there is none such. ``key`` None takes any.
+
+    Raises ``RunFolderError`` only where ``key`` is None and the file is there but damaged: then the caller asked for this very file.
+    """
+    try:
+        envelope = decode(Envelope, path.read_text(encoding="utf-8"))
+        if envelope.schema_version != SCHEMA_VERSION or envelope.kind != kind:
+            found = f"{envelope.kind} of schema version {envelope.schema_version}"
+            raise RunFolderError(f"{path} holds {found}; expected {kind} of {SCHEMA_VERSION}")
+        if key is not None and envelope.key != key:
+            return None
+        if digest(envelope.body) != envelope.sha256:
+            raise RunFolderError(f"{path} was altered: its content does not have the digest it was stored with")
+        return decode(record, json.dumps(envelope.body))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, RunFolderError) as error:
+        if key is None:
+            raise RunFolderError(str(error)) from error
+        return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shelf:
+    """Results of one run, with the cache of earlier runs behind it. ``fresh`` reads neither; both are written."""
+
+    run: Path
+    cache: Path
+    fresh: bool = False
+
+    def find(self, name: str, *, kind: str, key: str, record: type[T]) -> T | None:
+        """A result of this run (when resumed) or of an earlier one."""
+        if self.fresh:
+            return None
+        found = get(self.run / f"{name}.json", kind=kind, key=key, record=record)
+        if found is None and (found := get(self._cached(kind, key), kind=kind, key=key, record=record)) is not None:
+            put(self.run / f"{name}.json", kind=kind, key=key, record=found)
+        return found
+
+    def keep(self, name: str, *, kind: str, key: str, record: Any, share: bool = True) -> None:
+        """Store a result in the run and, with ``share``, for later runs."""
+        put(self.run / f"{name}.json", kind=kind, key=key, record=record)
+        if share:
+            put(self._cached(kind, key), kind=kind, key=key, record=record)
+
+    def _cached(self, kind: str, key: str) -> Path:
+        return self.cache / "results" / kind / f"{key}.json"
+
+
+# ---------------------------------------------------------------------------------------------- artifacts
+
+
+@contextmanager
+def artifact_slot(cache: Path, key: str) -> Iterator[Path]:
+    """The folder of one artifact, held alone: a second run that wants the same artifact waits and then finds it."""
+    root = cache / "artifacts"
+    with translated(root):
+        root.mkdir(parents=True, exist_ok=True)
+        lock = (root / f".{key}.lock").open("w")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for leftover in root.glob(f".{key}.*.tmp"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        yield root / key
+
+
+def stored_artifact(slot: Path) -> Artifact | None:
+    """The artifact of a slot where it is complete and every byte of it is unaltered, else None."""
+    found = get(slot.with_name(f"{slot.name}.json"), kind="artifact", key=slot.name, record=Artifact)
+    if found is None or not Path(found.path).is_dir():
+        return None
+    try:
+        return found if digest_folder(Path(found.path))[0] == found.sha256 else None
+    except OSError:  # unreadable, or taken away while it was read: not there
+        return None
+
+
+def working_folder(slot: Path) -> Path:
+    """An empty folder on the same file system in which an artifact is built."""
+    with translated(slot):
+        return Path(tempfile.mkdtemp(dir=slot.parent, prefix=f".{slot.name}.", suffix=".tmp"))
+
+
+def settle(slot: Path, built: Path, artifact: Artifact) -> Artifact:
+    """Move a finished folder into its slot and store its record last, so that an artifact without record does not count."""
+    with translated(slot):
+        if Path(artifact.path) == built:
+            shutil.rmtree(slot, ignore_errors=True)
+            built.replace(slot)
+            path = slot
+        else:
+            shutil.rmtree(built, ignore_errors=True)
+            path = Path(artifact.path)
+    sha256, stored_bytes = digest_folder(path)
+    values = {field.name: getattr(artifact, field.name) for field in fields(Artifact)}
+    final = Artifact(**{**values, "path": str(path), "sha256": sha256, "stored_bytes": stored_bytes})
+    put(slot.with_name(f"{slot.name}.json"), kind="artifact", key=slot.name, record=final)
+    return final
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a run folder alone. Raises ``RunFolderError`` where another process works in it."""
+    with translated(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunFolderError(f"{folder} is in use by another run; wait for it or start one without --resume") from error
+        yield

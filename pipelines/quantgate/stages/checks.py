@@ -1,0 +1,320 @@
+"""The checks of a policy other than quality, one function a kind, each from evidence to a ``Check`` with its sentence. Pure.
+
+A check never passes on what is missing or broken: each function first asks whether its evidence is there, possible and comparable, and a
+demand that cannot be looked at becomes a check that is not measured, never one that is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import isfinite
+
+from quantgate.records import Check, CheckRule, GoldenReference, ItemEvidence, Outcome, VariantEvidence
+from quantgate.render.quantities import Towards, check_limit, count, fixed, percent, significant
+from quantgate.stages.subject import Subject, one_line, sheet_of
+
+LENGTH_FROM_TOKENS = 16
+"""Mean output of the reference from which an output-length ratio says anything."""
+KL_FROM_POSITIONS = 100
+"""Positions under which a mean divergence is no statistic."""
+_KL_ROUNDING = -1e-6
+"""A mean divergence is never negative; this much comes from float32 logits."""
+
+
+# ---------------------------------------------------------------------------------------------- always asked
+
+
+def demands(subject: Subject) -> list[Check]:
+    """What is wrong with the policy's own demands: with none, or with a divergence alone, nothing could be shown. Else nothing."""
+    kinds = {rule.kind for rule in subject.policy.checks if rule.tier != "advisory"}
+    if not kinds:
+        return [_plain("demands", "not_measured", "is not measured: the policy has no required check")]
+    if kinds == {"kl_mean"}:
+        because = "is not shown to be good enough: a divergence says how much changed and not which way. Add a quality check to the policy"
+        return [_plain("demands", "inconclusive", because)]
+    return []
+
+
+def ran(subject: Subject) -> Check:
+    """Every stage of the variant finished."""
+    failures = [one for one in subject.variant.failures if not one.numerical]
+    if failures:
+        because = f"could not be measured: {failures[0].stage} did not finish ({failures[0].kind}): {one_line(failures[0].message)}"
+        return _plain("ran", "not_measured", because)
+    if subject.variant.artifact is None or subject.variant.loaded is None:
+        return _plain("ran", "not_measured", "could not be measured: it was never built and loaded")
+    return _plain("ran", "pass", "was built, loaded and measured")
+
+
+def finite(subject: Subject) -> Check:
+    """No NaN and no infinity in what the variant computed. In a variant that is a fail: the session saw it happen."""
+    numerical = next((one for one in subject.variant.failures if one.numerical), None)
+    if numerical is not None:
+        return _plain("finite", "fail", f"is numerically invalid: {one_line(numerical.message)}")
+    bad = [(sheet, item) for sheet in subject.variant.sheets for item in sheet.items if item.evidence.nonfinite]
+    if bad:
+        sheet, item = bad[0]
+        items = "1 item" if len(bad) == 1 else f"{count(len(bad))} items"
+        because = f"is numerically invalid: {items} gave NaN or infinity, the first is {item.item_id} of {sheet.golden_set}"
+        return _plain("finite", "fail", because)
+    if not subject.variant.sheets:
+        return _plain("finite", "not_measured", "was not scored, so nothing says that its numbers are finite")
+    odd = next((item for sheet in subject.variant.sheets for item in sheet.items if not _all_finite(item.evidence)), None)
+    if odd is not None:
+        because = f"is not measured: item {odd.item_id} holds a number that is not finite and that its session did not report"
+        return _plain("finite", "not_measured", because)
+    return _plain("finite", "pass", "gave finite numbers throughout")
+
+
+def _all_finite(evidence: ItemEvidence) -> bool:
+    first = evidence.first_token_logprob
+    return all(one is not None and isfinite(one) for one in evidence.loglikelihoods) and (first is None or isfinite(first))
+
+
+def distinct(subject: Subject) -> Check:
+    """The variant is not another one under its name: neither its weights nor a set's raw log-likelihoods are bit-equal to another's."""
+    loaded = subject.variant.loaded
+    if loaded is None:
+        return _plain("distinct", "not_measured", "was not loaded, so its weights are not known to differ from the reference's")
+    if not loaded.weights_sha256:
+        return _plain("distinct", "not_measured", "has no digest of its weights, so they are not known to differ from the reference's")
+    for other in subject.others:
+        if other.loaded is not None and other.loaded.weights_sha256 == loaded.weights_sha256:
+            return _same(other, "its weights as loaded are bit-equal with those")
+        if _raw(subject.variant) & _raw(other):
+            return _same(other, "all its raw log-likelihoods on a golden set are bit-equal with those")
+    return _plain("distinct", "pass", "differs from the reference and from every other variant in its weights")
+
+
+def _same(other: VariantEvidence, what: str) -> Check:
+    because = f"is refused: {what} of {other.variant.name}; quantization was not applied, or a cache was reused"
+    return _plain("distinct", "not_measured", because)
+
+
+def _raw(one: VariantEvidence) -> set[tuple[object, ...]]:
+    """The raw log-likelihoods of each sheet. A sheet without any says nothing: equal answers alone are no reason to refuse."""
+    found = set()
+    for sheet in one.sheets:
+        rows = [(item.item_id, item.evidence.loglikelihoods, item.evidence.first_token_logprob) for item in sheet.items]
+        numbers = tuple(sorted((row for row in rows if row[1] or row[2] is not None), key=lambda row: row[0]))
+        if numbers:
+            found.add((sheet.golden_sha256, numbers))
+    return found
+
+
+def unquantized(subject: Subject) -> Check:
+    """The reference is the model before quantization: against one that has lost something already, a loss is hidden."""
+    one, loaded = subject.reference, subject.reference.loaded
+    bits = one.variant.weight_bits
+    if bits is not None or (loaded is not None and loaded.quantized_parameters > 0) or (one.artifact is not None and one.artifact.simulated):
+        how = "" if bits is None else f" ({bits} bits)"
+        return _plain("unquantized", "not_measured", f"is itself quantized{how}, so nothing can be measured against it")
+    return _plain("unquantized", "pass", "is not quantized")
+
+
+def unchanged(subject: Subject) -> Check:
+    """The identity control is the reference again: what moves must come from the batches, not from other weights."""
+    base, loaded = subject.reference.loaded, subject.variant.loaded
+    if base is None or loaded is None or not loaded.weights_sha256:
+        return _plain("unchanged", "not_measured", "was not loaded, so it is not known to be the reference again")
+    if base.weights_sha256 != loaded.weights_sha256:
+        return _plain("unchanged", "not_measured", "is not the reference again: its weights as loaded differ")
+    return _plain("unchanged", "pass", "has the weights of the reference")
+
+
+# ---------------------------------------------------------------------------------------------- limits on plain figures
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    """A measured figure, or None with the reason. ``sentence`` holds ``{}`` where the figure is said."""
+
+    name: str
+    value: float | None = None
+    sentence: str = ""
+    why_not: str = ""
+
+
+def plain_checks(subject: Subject) -> tuple[Check, ...]:
+    """Every check of the policy that compares a measured figure with a limit. A kind that is not known is not measured."""
+    return tuple(_plain_checks(subject))
+
+
+def _plain_checks(subject: Subject) -> Iterator[Check]:
+    for rule in (one for one in subject.policy.checks if one.kind != "quality"):
+        figures = _FIGURES.get(rule.kind)
+        if figures is None:
+            why_not = f"the policy asks for '{rule.kind}', which is not known here"
+            yield _limit(rule, Figure(name=rule.kind, why_not=why_not))
+            continue
+        for figure in figures(rule, subject):
+            yield _limit(rule, figure)
+
+
+def _freed_share(_: CheckRule, subject: Subject) -> Iterator[Figure]:
+    name, artifact = "memory/freed_share", subject.variant.artifact
+    base, loaded = subject.reference.loaded, subject.variant.loaded
+    if base is None or loaded is None or base.weight_bytes <= 0 or loaded.weight_bytes <= 0:
+        who = "the reference's" if base is None or base.weight_bytes <= 0 else "its"
+        yield Figure(name=name, why_not=f"{who} weights were not measured after load")
+    elif artifact is not None and artifact.simulated:
+        yield Figure(name=name, why_not="its rounded weights are kept in float, so it frees nothing")
+    elif (reason := _other_weights(subject) or _other_device(subject)) is not None:
+        yield Figure(name=name, why_not=reason)
+    else:
+        share = (base.weight_bytes - loaded.weight_bytes) / base.weight_bytes
+        yield Figure(name=name, value=share, sentence="frees {} of the weight memory")
+
+
+def _share_quantized(_: CheckRule, subject: Subject) -> Iterator[Figure]:
+    name, loaded = "memory/share_quantized", subject.variant.loaded
+    if loaded is None or not 0 <= loaded.quantized_parameters <= loaded.logical_parameters or not loaded.logical_parameters:
+        yield Figure(name=name, why_not="how many of its parameters are quantized is not known")
+    elif (reason := _other_weights(subject)) is not None:
+        yield Figure(name=name, why_not=reason)
+    else:
+        yield Figure(name=name, value=loaded.share_quantized, sentence="has {} of its parameters quantized")
+
+
+def _ceiling_ratio(_: CheckRule, subject: Subject) -> Iterator[Figure]:
+    """A reference that reached the search cap has no known ceiling; a variant that did holds at least what it reached."""
+    name, base, found = "ceiling/ratio", subject.reference.capacity, subject.variant.capacity
+    if base is None or not base.confirmed or base.confirmed < 0 or base.limited_by != "memory":
+        yield Figure(name=name, why_not="the reference's batch ceiling is not known")
+    elif found is None or found.confirmed is None or found.confirmed < 0:
+        yield Figure(name=name, why_not="its batch ceiling is not known")
+    elif (reason := _other_workload(subject) or _other_device(subject)) is not None:
+        yield Figure(name=name, why_not=reason)
+    else:
+        at_least = "" if found.limited_by == "memory" else "at least "
+        yield Figure(name=name, value=found.confirmed / base.confirmed, sentence=f"holds {at_least}{{}} the reference's batch")
+
+
+def _kl_mean(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
+    for golden in subject.chosen(rule.golden_set):
+        name, sheet = f"kl_mean/{golden.name}", sheet_of(subject.variant, golden)
+        kl = None if sheet is None else sheet.kl
+        if kl is None:
+            why = "" if sheet is None or not sheet.why_no_kl else f": {one_line(sheet.why_no_kl)}"
+            yield Figure(name=name, why_not=f"its divergence from the reference on {golden.name} is not known{why}")
+        elif kl.positions < KL_FROM_POSITIONS:
+            few = f"{count(kl.positions)} tokens of {golden.name} are no statistic, at least {KL_FROM_POSITIONS} are needed"
+            yield Figure(name=name, why_not=few)
+        elif not kl.mean >= _KL_ROUNDING:
+            yield Figure(name=name, why_not=f"a mean divergence of {kl.mean} nats is not possible")
+        else:
+            yield Figure(name=name, value=kl.mean, sentence="differs from the reference by {} a token")
+    yield from _no_set(rule, subject)
+
+
+def _output_length(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
+    """Total output tokens against the reference's, on sets with outputs long enough to say anything."""
+    found = [_length(golden, subject) for golden in subject.chosen(rule.golden_set)]
+    yield from (one for one in found if one is not None)
+    if found and rule.tier != "advisory" and all(one is None for one in found):
+        why_not = f"the reference writes fewer than {LENGTH_FROM_TOKENS} tokens an answer, too few to compare lengths"
+        yield Figure(name=f"output_length/{rule.golden_set}", why_not=why_not)
+    yield from _no_set(rule, subject)
+
+
+def _length(golden: GoldenReference, subject: Subject) -> Figure | None:
+    """None for a set whose answers are too short, or which asks for none."""
+    name, base, sheet = f"output_length/{golden.name}", sheet_of(subject.reference, golden), sheet_of(subject.variant, golden)
+    if base is None or sheet is None:
+        who = "the reference" if base is None else "the variant"
+        return Figure(name=name, why_not=f"{who} was not scored on {golden.name}")
+    answers = sum(item.evidence.text is not None for item in base.items)
+    if not answers or base.output_tokens < LENGTH_FROM_TOKENS * answers:
+        return None
+    return Figure(name=name, value=sheet.output_tokens / base.output_tokens, sentence="writes {} as many tokens as the reference")
+
+
+def _no_set(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
+    """A demand on a golden set that the run does not have is not measured; it does not vanish."""
+    if not subject.chosen(rule.golden_set):
+        which = "golden set" if rule.golden_set == "*" else f"golden set named {rule.golden_set}"
+        yield Figure(name=f"{rule.kind}/{rule.golden_set}", why_not=f"the run has no {which}")
+
+
+_FIGURES: dict[str, Callable[[CheckRule, Subject], Iterator[Figure]]] = {
+    "freed_share": _freed_share,
+    "share_quantized": _share_quantized,
+    "ceiling_ratio": _ceiling_ratio,
+    "kl_mean": _kl_mean,
+    "output_length": _output_length,
+}
+
+
+def _other_weights(subject: Subject) -> str | None:
+    """A variant holds as many weights as its reference; another count means that bytes or modules were miscounted."""
+    base, loaded = subject.reference.loaded, subject.variant.loaded
+    if base is None or loaded is None or base.logical_parameters == loaded.logical_parameters:
+        return None
+    return (
+        f"not comparable: the number of weights is {count(base.logical_parameters)} for the reference and "
+        f"{count(loaded.logical_parameters)} for the variant"
+    )
+
+
+def _other_device(subject: Subject) -> str | None:
+    base, found = subject.reference.device, subject.variant.device
+    if base is None or found is None:
+        return f"not comparable: the device is not known for the {'reference' if base is None else 'variant'}"
+    for field in ("kind", "name", "driver", "threads"):
+        ours, theirs = getattr(base, field), getattr(found, field)
+        if ours != theirs:
+            what = field if field in ("driver", "threads") else f"the device's {field}"
+            return f"not comparable: {what} is {ours!r} for the reference and {theirs!r} for the variant"
+    return None
+
+
+def _other_workload(subject: Subject) -> str | None:
+    base, found = subject.reference.capacity, subject.variant.capacity
+    for field in ("prompt_tokens", "output_tokens", "budget_bytes"):
+        ours, theirs = getattr(base, field), getattr(found, field)
+        if ours != theirs:
+            return f"not comparable: {field.replace('_', ' ')} is {ours!r} for the reference and {theirs!r} for the variant"
+    return None
+
+
+def _limit(rule: CheckRule, figure: Figure) -> Check:
+    """A figure against its limits, both inclusive. A figure that is only known to be "at least" so much can pass and never fail."""
+    given = [one for one in (rule.minimum, rule.maximum) if one is not None]
+    value = figure.value
+    low = value is not None and rule.minimum is not None and value < rule.minimum
+    limit = rule.minimum if rule.minimum is not None and (rule.maximum is None or low) else rule.maximum
+    if reason := _why_no_limit(figure, given, low):
+        because = f"is not measured: {reason}"
+        return Check(name=figure.name, tier=rule.tier, outcome="not_measured", because=because, margin=limit)
+    high = value is not None and rule.maximum is not None and value > rule.maximum
+    said = figure.sentence.format(_said(rule.kind, value, "down" if low else "up" if high else "nearest"))
+    outcome: Outcome = "fail" if low or high else "pass"
+    because = f"{said}; {_asked(figure.name, rule)}"
+    return Check(name=figure.name, tier=rule.tier, outcome=outcome, because=because, estimate=value, margin=limit)
+
+
+def _why_no_limit(figure: Figure, given: list[float], low: bool) -> str:
+    if figure.value is None or not isfinite(figure.value):
+        return figure.why_not or "its figure is not a number"
+    if not given or not all(isfinite(one) for one in given):
+        return "the policy gives no limit for it"
+    return "its batch ceiling lies beyond the search" if low and "at least" in figure.sentence else ""
+
+
+def _said(kind: str, value: float | None, towards: Towards) -> str:
+    """The figure with its unit, rounded so that it does not seem to meet a limit that it misses."""
+    if kind in ("freed_share", "share_quantized"):
+        return percent(value, digits=1, towards=towards)
+    return f"{significant(value)} nats" if kind == "kl_mean" else f"{fixed(value, 2, towards=towards)} times"
+
+
+def _asked(name: str, rule: CheckRule) -> str:
+    low, high = check_limit(name, rule.minimum), check_limit(name, rule.maximum)
+    if rule.maximum is None:
+        return f"at least {low} is asked for"
+    return f"at most {high} is allowed" if rule.minimum is None else f"{low} to {high} is allowed"
+
+
+def _plain(name: str, outcome: Outcome, because: str) -> Check:
+    return Check(name=name, tier="required", outcome=outcome, because=because)

@@ -1,0 +1,237 @@
+"""Quality: is it shown that a variant loses no more than the margin on a golden set? Pure.
+
+A question is either a set of pairs to decide on, or the reason why there is none. The decision is the statistics' alone; what stands here
+is which evidence may be compared, and the sentence that says what was found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from quantgate.records import Check, CheckRule, Failure, GoldenReference, Outcome, ScoreSheet, VariantEvidence
+from quantgate.render.quantities import count, level_percent, margin_points, percent, points
+from quantgate.stages.pairing import Pairs, pair
+from quantgate.stages.subject import Subject, one_line, sheet_of
+from quantgate.stats.clusters import clustered_loss
+from quantgate.stats.inputs import exact
+from quantgate.stats.noninferiority import Decision, assay_sensitive, decide_clustered, decide_paired
+from quantgate.stats.paired import p_loss_at_least
+from quantgate.stats.power import items_needed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QualityQuestion:
+    """A quality rule on one golden set: the pairs, or why there are none."""
+
+    rule: CheckRule
+    name: str
+    where: str
+    """``" on everyday"`` where the run has several golden sets, else nothing."""
+    pairs: Pairs | None
+    why_not: str
+    without_pairs: Outcome = "not_measured"
+    """``fail`` where there are no pairs because the variant computed NaN."""
+
+    def p_pass(self) -> float:
+        """P-value of "the loss is at least the margin"; 1 where it was not measured."""
+        if self.pairs is None:
+            return 1.0
+        if self.pairs.clusters is not None:
+            return clustered_loss(self.pairs.losses, self.pairs.clusters).p_at_least(self.margin)
+        return p_loss_at_least(b=self.pairs.b, c=self.pairs.c, n=self.pairs.n, margin=self.margin)
+
+    def check(self, alpha: float, power: float) -> Check:
+        """The question decided at one-sided level ``alpha``."""
+        if self.pairs is None:
+            return Check(
+                name=self.name,
+                tier=self.rule.tier,
+                outcome=self.without_pairs,
+                because=self.why_not,
+                margin=self.rule.margin,
+            )
+        decision = self._decide(self.pairs, alpha)
+        return Check(
+            name=self.name,
+            tier=self.rule.tier,
+            outcome=decision.outcome,
+            because=_sentence(decision, self.pairs, self, power),
+            estimate=decision.estimate,
+            lower=decision.lower,
+            bound=decision.upper,
+            margin=self.margin,
+            level=_confidence(decision.level),
+            p_value=decision.p_pass,
+            n=self.pairs.n,
+            b=self.pairs.b,
+            c=self.pairs.c,
+        )
+
+    @property
+    def margin(self) -> float:
+        """The largest loss that is allowed; ``ValueError`` for a rule without one, which has no pairs either."""
+        if self.rule.margin is None:
+            raise ValueError("a quality rule has a margin")
+        return self.rule.margin
+
+    def _decide(self, pairs: Pairs, alpha: float) -> Decision:
+        if pairs.clusters is not None:
+            return decide_clustered(losses=pairs.losses, clusters=pairs.clusters, margin=self.margin, alpha=alpha)
+        return decide_paired(b=pairs.b, c=pairs.c, n=pairs.n, margin=self.margin, alpha=alpha)
+
+
+def quality_questions(subject: Subject) -> tuple[QualityQuestion, ...]:
+    """One question a quality rule and golden set. A rule that names a set the run does not have stays as not measured."""
+    return tuple(_questions(subject))
+
+
+def _questions(subject: Subject) -> Iterator[QualityQuestion]:
+    where = "" if len(subject.golden_sets) == 1 else " on {}"
+    for rule in (one for one in subject.policy.checks if one.kind == "quality"):
+        chosen = subject.chosen(rule.golden_set)
+        for golden in chosen:
+            yield _question(subject, golden, rule, where.format(golden.name))
+        if not chosen:
+            which = "golden set" if rule.golden_set == "*" else f"golden set named {rule.golden_set}"
+            why_not = f"is not measured: the run has no {which}"
+            yield QualityQuestion(rule=rule, name=f"quality/{rule.golden_set}", where="", pairs=None, why_not=why_not)
+
+
+def _question(subject: Subject, golden: GoldenReference, rule: CheckRule, where: str) -> QualityQuestion:
+    name, found = f"quality/{golden.name}", _pairs(subject, golden, rule)
+    if isinstance(found, Pairs):
+        return QualityQuestion(rule=rule, name=name, where=where, pairs=found, why_not="")
+    invalid = _invalid(subject, golden)
+    if invalid is not None:
+        why_not = f"is numerically invalid on {golden.name}: {one_line(invalid.message)}"
+        return QualityQuestion(rule=rule, name=name, where=where, pairs=None, why_not=why_not, without_pairs="fail")
+    why_not = f"is not measured on {golden.name}: {found}"
+    return QualityQuestion(rule=rule, name=name, where=where, pairs=None, why_not=why_not)
+
+
+# ---------------------------------------------------------------------------------------------- what may be compared
+
+
+def _pairs(subject: Subject, golden: GoldenReference, rule: CheckRule) -> Pairs | str:
+    if (reason := _why_unfit(golden, rule, subject.policy.minimum_items)) is not None:
+        return reason
+    reference = _own_sheet("the reference", subject.reference, golden)
+    variant = _own_sheet("the variant", subject.variant, golden)
+    if isinstance(reference, str) or isinstance(variant, str):
+        return reference if isinstance(reference, str) else str(variant)
+    if any(item.evidence.nonfinite for item in reference.items):
+        return "the reference gave NaN or infinity"
+    pairs = pair(reference, variant, golden, subject.variant.variant.role, subject.policy.max_absent_reference)
+    return pairs if isinstance(pairs, str) else _insensitive(pairs, golden, rule) or pairs
+
+
+def _why_unfit(golden: GoldenReference, rule: CheckRule, minimum_items: int) -> str | None:
+    """Why nothing could be decided on this set whatever was measured."""
+    n = len(golden.item_ids)
+    if rule.margin is None or not 0 < rule.margin < 1:
+        return f"the policy's margin is {rule.margin}; it lies between 0 and 1"
+    if n == 0:
+        return "it has no items"
+    if len(set(golden.item_ids)) < n:
+        return "two of its items have the same id"
+    if n < minimum_items:
+        return f"it has {count(n)} {'item' if n == 1 else 'items'} and the policy asks for at least {count(minimum_items)}"
+    if not 0 <= golden.chance_level < 1:
+        return f"its chance level is {golden.chance_level}; it lies between 0 and 1"
+    return None
+
+
+def _own_sheet(who: str, one: VariantEvidence, golden: GoldenReference) -> ScoreSheet | str:
+    sheet = sheet_of(one, golden)
+    if sheet is None:
+        twice = any(found.golden_sha256 == golden.sha256 for found in one.sheets)
+        return f"{who} has two score sheets for it" if twice else f"{who} was not scored on it"
+    if sheet.variant != one.variant.name:
+        return f"the scores of {who} are those of {sheet.variant}; a cache was reused"
+    return sheet
+
+
+def _invalid(subject: Subject, golden: GoldenReference) -> Failure | None:
+    """The failure by which the variant showed NaN while it was scored on this set; None where the reference has no scores there either."""
+    if sheet_of(subject.reference, golden) is None or sheet_of(subject.variant, golden) is not None:
+        return None
+    return next((one for one in subject.variant.failures if one.numerical and one.stage == f"score {golden.name}"), None)
+
+
+def _insensitive(pairs: Pairs, golden: GoldenReference, rule: CheckRule) -> str | None:
+    """Why a loss could not be seen on this set: the reference itself is hardly better than guessing."""
+    right = pairs.reference_answered_right
+    assay = assay_sensitive(right=right, n=pairs.n, chance=golden.chance_level, margin=rule.margin or 0.0)
+    if assay.sensitive:
+        return None
+    return (
+        f"the reference is right on {percent(assay.accuracy, digits=1)} and guessing gives {percent(assay.chance, digits=1)}, "
+        f"so a loss of {margin_points(rule.margin)} points could not be seen; use a set that the reference can do"
+    )
+
+
+# ---------------------------------------------------------------------------------------------- what is said
+
+
+def _confidence(alpha: float) -> float:
+    """1 - alpha without the noise of a float: 0.93 for 0.07."""
+    return float(1 - exact(alpha))
+
+
+def _sentence(decision: Decision, pairs: Pairs, question: QualityQuestion, power: float) -> str:
+    found = f"{_found(decision, question)}{_absent(pairs)}"
+    if decision.outcome == "inconclusive":
+        return f"{found}. {_help(decision, pairs, question.margin, power)}"
+    return f"{found}; the loss is shown, within the margin" if decision.outcome == "pass" and decision.loss_shown else found
+
+
+def _found(decision: Decision, question: QualityQuestion) -> str:
+    """The estimate, the bound that matters and the margin. Bounds have the margin's digits and round outward: they never contradict it."""
+    margin = margin_points(question.margin)
+    digits = len(margin.partition(".")[2])
+    confidence = f"with {level_percent(_confidence(decision.level))} confidence"
+    loss = points(decision.estimate, digits=digits)
+    upper = points(decision.upper, towards="up", digits=digits)
+    if decision.outcome == "fail":
+        lower = points(decision.lower, towards="down", digits=digits)
+        return f"loses {loss} points{question.where}, at least {lower} {confidence}; allowed {margin}"
+    if decision.upper <= 0:
+        gain, least = points(-decision.estimate, digits=digits), points(-decision.upper, towards="down", digits=digits)
+        return f"gains {gain} points{question.where}, at least {least} {confidence}"
+    if decision.estimate <= 0:
+        return f"loses nothing that can be seen{question.where}: at most {upper} points {confidence}; allowed {margin}"
+    return f"loses {loss} points{question.where}, at most {upper} {confidence}; allowed {margin}"
+
+
+def _absent(pairs: Pairs) -> str:
+    if not pairs.absent_variant:
+        return ""
+    items = "1 item without an answer counts" if pairs.absent_variant == 1 else f"{count(pairs.absent_variant)} items without an answer count"
+    return f"; {items} as lost"
+
+
+def _help(decision: Decision, pairs: Pairs, margin: float, power: float) -> str:
+    """What would resolve an inconclusive check: items at the loss seen, and at a true loss of zero."""
+    if decision.reason is not None:
+        return f"Nothing can be shown: {decision.reason}"
+    none_lost = _items(decision, pairs, 0.0, margin, power)
+    if none_lost is None:
+        return "No feasible number of items would show it"
+    if decision.estimate <= 0:
+        return f"A true loss of 0 would need about {none_lost} items"
+    as_seen = _items(decision, pairs, decision.estimate, margin, power)
+    if as_seen is None:
+        return f"More items will not help at the loss seen (a true loss of 0 would need about {none_lost})"
+    return f"The loss seen would need about {as_seen} items, a true loss of 0 about {none_lost}"
+
+
+def _items(decision: Decision, pairs: Pairs, true_loss: float, margin: float, power: float) -> str | None:
+    """Items for the policy's power at the flip rate seen; where items share sources, as many more as those weigh less."""
+    rate = (pairs.b + pairs.c) / pairs.n
+    found = items_needed(flip_rate=rate, margin=margin, true_loss=true_loss, alpha=decision.level, power=power)
+    if found is None:
+        return None
+    weight = 1.0 if pairs.clusters is None else clustered_loss(pairs.losses, pairs.clusters).design_effect
+    return count(math.ceil(found * weight))

@@ -1,0 +1,313 @@
+"""Evidence and decision -> ``Report``: derive the figures a reader wants, once, so that every rendering shows the same.
+
+Nothing is decided here and nothing is read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from quantgate.records import (
+    Capacity,
+    CeilingRow,
+    Decision,
+    Evidence,
+    FlipRow,
+    GoldenItem,
+    GoldenRow,
+    GoldenSet,
+    ItemScore,
+    MeasurementRow,
+    ModelSource,
+    Policy,
+    Promotion,
+    QualityRow,
+    Report,
+    ScoreSheet,
+    SliceRow,
+    SpeedRow,
+    SpeedRun,
+    VariantEvidence,
+)
+from quantgate.stages.gate import EXIT_CODES
+from quantgate.stages.pairing import paired_items
+from quantgate.stats.paired import loss_lower, loss_upper
+from quantgate.stats.proportions import mcnemar_exact
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Context:
+    """What surrounds the evidence: the run's identity, the questions, and what was asked for."""
+
+    run_id: str
+    created_at: str
+    model: ModelSource
+    golden_sets: tuple[GoldenSet, ...]
+    policy: Policy
+    commands: tuple[str, ...]
+    seconds: float
+
+
+def build(context: Context, evidence: Evidence, decision: Decision, promotion: Promotion | None) -> Report:
+    """The whole report. ``exit_code`` follows from the decision alone, whatever happened to sinks and registry."""
+    reference = next(one for one in evidence.variants if one.variant.role == "reference")
+    return Report(
+        run_id=context.run_id,
+        created_at=context.created_at,
+        model=context.model.name,
+        model_source=_source(context.model),
+        model_note="" if reference.artifact is None else reference.artifact.note,
+        device=reference.device,
+        outcome=decision.outcome,
+        exit_code=EXIT_CODES[decision.outcome],
+        headline=decision.because,
+        sentences=tuple(_sentences(decision, evidence)),
+        verdicts=decision.verdicts,
+        chosen=decision.chosen,
+        measurements=tuple(_measurement(one, reference) for one in evidence.variants),
+        quality=tuple(_quality(evidence, reference, context)),
+        flips=tuple(_flips(evidence, reference, context)),
+        golden_sets=tuple(_golden(one, reference, evidence) for one in context.golden_sets),
+        policy=context.policy,
+        policy_sha256=decision.policy_sha256,
+        evidence_sha256=decision.evidence_sha256,
+        fingerprint=evidence.fingerprint,
+        promotion=promotion,
+        commands=context.commands,
+        seconds=context.seconds,
+    )
+
+
+def _source(model: ModelSource) -> str:
+    if model.hub is not None:
+        return f"hub {model.hub} at {model.revision}"
+    if model.package is not None:
+        return f"Python package {model.package}"
+    return f"folder {model.path}"
+
+
+def _sentences(decision: Decision, evidence: Evidence) -> Iterator[str]:
+    """One sentence for each verdict that is worth reading aloud, then what did not finish."""
+    for verdict in decision.verdicts:
+        if verdict.role != "reference" or verdict.outcome != "pass":
+            yield f"{verdict.variant} {verdict.because}"
+    for one in evidence.variants:
+        for failure in one.failures:
+            yield f"{one.variant.name}: {failure.stage} did not finish ({failure.kind}): {failure.message}"
+
+
+# ---------------------------------------------------------------------------------------------- measurements
+
+
+def _measurement(one: VariantEvidence, reference: VariantEvidence) -> MeasurementRow:
+    loaded, artifact = one.loaded, one.artifact
+    weight, freed, simulated = _memory(one, reference)
+    base = None if reference.loaded is None else reference.loaded.weight_bytes
+    there, reference_there = one.tokens_per_s_at_ceiling, reference.tokens_per_s_at_ceiling
+    return MeasurementRow(
+        variant=one.variant.name,
+        role=one.variant.role,
+        scheme=one.variant.scheme,
+        quantizer=one.variant.quantizer,
+        artifact_path=None if artifact is None else artifact.path,
+        artifact_sha256=None if artifact is None else artifact.sha256,
+        stored_bytes=None if artifact is None else artifact.stored_bytes,
+        weight_bytes=weight,
+        freed_bytes=freed,
+        freed_share=freed / base if freed is not None and base else None,
+        freed_simulated=simulated,
+        logical_parameters=None if loaded is None else loaded.logical_parameters,
+        share_quantized=None if loaded is None else loaded.share_quantized,
+        modules_replaced=None if loaded is None else loaded.modules_replaced,
+        modules_left=() if loaded is None else loaded.modules_left,
+        kernels={} if loaded is None else loaded.kernels,
+        dtype=None if loaded is None else loaded.dtype,
+        process_bytes=None if loaded is None else loaded.process_bytes,
+        file_backed_bytes=None if loaded is None else loaded.file_backed_bytes,
+        ceiling=None if one.capacity is None else _ceiling(one.capacity),
+        speed=() if one.speed is None else tuple(_speed(one.speed)),
+        tokens_per_s_at_ceiling=there,
+        ratio_at_ceiling=there / reference_there if there and reference_there and one is not reference else None,
+        note="" if artifact is None else artifact.note,
+        failures=one.failures,
+        reused=one.reused,
+    )
+
+
+def _memory(one: VariantEvidence, reference: VariantEvidence) -> tuple[int | None, int | None, bool]:
+    """Weight bytes, bytes freed against the reference (None for the reference itself), and whether they are arithmetic only."""
+    simulated = one.artifact is not None and one.artifact.simulated
+    if simulated and one.artifact is not None:
+        weight = one.artifact.simulated_weight_bytes
+    else:
+        weight = None if one.loaded is None else one.loaded.weight_bytes
+    if one is reference or weight is None or reference.loaded is None:
+        return weight, None, simulated
+    return weight, reference.loaded.weight_bytes - weight, simulated
+
+
+def _ceiling(capacity: Capacity) -> CeilingRow:
+    return CeilingRow(
+        predicted=capacity.predicted,
+        confirmed=capacity.confirmed,
+        limited_by=capacity.limited_by,
+        probes=capacity.probe_count,
+        prompt_tokens=capacity.prompt_tokens,
+        output_tokens=capacity.output_tokens,
+        budget_bytes=capacity.budget_bytes,
+        fixed_bytes=capacity.fixed_bytes,
+        prefill_bytes_per_row=capacity.prefill_bytes_per_row,
+        kv_bytes_per_row=capacity.kv_bytes_per_row,
+        why_not=capacity.why_not,
+    )
+
+
+def _speed(run: SpeedRun) -> Iterator[SpeedRow]:
+    for batch_size in sorted({one.batch_size for one in run.generations}):
+        timed = [one for one in run.generations if one.batch_size == batch_size and not one.warmup]
+        rates = run.rates(batch_size)
+        yield SpeedRow(
+            batch_size=batch_size,
+            ttft_s=_median([one.ttft_s for one in timed if one.ttft_s is not None]),
+            tpot_s=_median([one.tpot_s for one in timed if one.tpot_s is not None]),
+            output_tokens_per_s=_median(rates),
+            output_tokens_per_s_low=min(rates, default=None),
+            output_tokens_per_s_high=max(rates, default=None),
+            generations=len(timed),
+            warmups=sum(one.warmup for one in run.generations if one.batch_size == batch_size),
+            ratio_to_reference=run.ratio(batch_size),
+            early_stop_share=sum(one.early_stop for one in timed) / len(timed) if timed else 0.0,
+        )
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
+
+
+# ---------------------------------------------------------------------------------------------- quality
+
+
+def _quality(evidence: Evidence, reference: VariantEvidence, context: Context) -> Iterator[QualityRow]:
+    for one in evidence.variants:
+        for sheet in one.sheets:
+            base = _sheet_of(reference, sheet)
+            paired = [] if base is None or one is reference else paired_items(base, sheet)
+            yield QualityRow(
+                variant=one.variant.name,
+                golden_set=sheet.golden_set,
+                items=len(sheet.items),
+                scored=len(sheet.scored),
+                accuracy=sheet.mean,
+                truncated=sum(item.evidence.truncated for item in sheet.items),
+                output_tokens=sheet.output_tokens,
+                unscored=len(sheet.items) - len(sheet.scored),
+                kl=sheet.kl,
+                mcnemar_p=_mcnemar(paired),
+                slices=tuple(_slices(sheet, base, paired, context.policy.alpha)),
+            )
+
+
+def _sheet_of(one: VariantEvidence, like: ScoreSheet) -> ScoreSheet | None:
+    return next((sheet for sheet in one.sheets if sheet.golden_sha256 == like.golden_sha256), None)
+
+
+def _mcnemar(paired: Sequence[tuple[ItemScore, ItemScore]]) -> float | None:
+    if not paired:
+        return None
+    b, c = _counts(paired)
+    return mcnemar_exact(b=b, c=c).two_sided
+
+
+def _counts(paired: Sequence[tuple[ItemScore, ItemScore]]) -> tuple[int, int]:
+    b = sum(left.value == 1 and right.value == 0 for left, right in paired)
+    c = sum(left.value == 0 and right.value == 1 for left, right in paired)
+    return b, c
+
+
+def _slices(
+    sheet: ScoreSheet, base: ScoreSheet | None, paired: Sequence[tuple[ItemScore, ItemScore]], alpha: float
+) -> Iterator[SliceRow]:
+    """Slices are shown with bounds at alpha / k over the k slices looked at; they decide nothing."""
+    names = list(dict.fromkeys(item.slice for item in sheet.items))
+    level = alpha / len(names)
+    for name in names:
+        pairs = [(left, right) for left, right in paired if right.slice == name]
+        b, c = _counts(pairs)
+        n = sum(item.slice == name for item in sheet.items)
+        yield SliceRow(
+            slice=name,
+            n=n,
+            reference_accuracy=None if base is None else _accuracy(base, name),
+            accuracy=_accuracy(sheet, name),
+            b=b,
+            c=c,
+            loss=(b - c) / len(pairs) if pairs else None,
+            lower=loss_lower(b=b, c=c, n=len(pairs), alpha=level) if pairs else None,
+            upper=loss_upper(b=b, c=c, n=len(pairs), alpha=level) if pairs else None,
+            level=1 - level,
+        )
+
+
+def _accuracy(sheet: ScoreSheet, name: str) -> float | None:
+    values = [item.value for item in sheet.scored if item.slice == name and item.value is not None]
+    return sum(values) / len(values) if values else None
+
+
+def _flips(evidence: Evidence, reference: VariantEvidence, context: Context) -> Iterator[FlipRow]:
+    """Every flip, regressions first, the strongest change of preference first."""
+    for one in evidence.variants:
+        if one is reference:
+            continue
+        for golden in context.golden_sets:
+            yield from _flips_of(one, reference, golden)
+
+
+def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSet) -> list[FlipRow]:
+    sheet = next((sheet for sheet in one.sheets if sheet.golden_sha256 == golden.sha256), None)
+    base = None if sheet is None else _sheet_of(reference, sheet)
+    if sheet is None or base is None:
+        return []
+    items: Mapping[str, GoldenItem] = {item.item_id: item for item in golden.items}
+    rows = [
+        FlipRow(
+            variant=one.variant.name,
+            golden_set=golden.name,
+            item_id=right.item_id,
+            slice=right.slice,
+            prompt=items[right.item_id].few_shot + items[right.item_id].prompt if right.item_id in items else "",
+            expected=right.expected,
+            reference_answer=left.answered,
+            variant_answer=right.answered,
+            direction="regression" if left.value else "recovery",
+            severity=_severity(left, right),
+        )
+        for left, right in paired_items(base, sheet)
+        if left.value is not None and right.value is not None and left.value != right.value
+    ]
+    return sorted(rows, key=lambda row: (row.direction == "recovery", -row.severity))
+
+
+def _severity(left: ItemScore, right: ItemScore) -> float:
+    """Largest change of a choice's log-likelihood relative to the mean change of all choices, in nats; 0 without log-likelihoods."""
+    pairs = list(zip(left.evidence.loglikelihoods, right.evidence.loglikelihoods, strict=False))
+    changes = [b - a for a, b in pairs if a is not None and b is not None]
+    if not changes:
+        return 0.0
+    mean = sum(changes) / len(changes)
+    return max(abs(change - mean) for change in changes)
+
+
+def _golden(golden: GoldenSet, reference: VariantEvidence, evidence: Evidence) -> GoldenRow:
+    sheet = next((one for one in reference.sheets if one.golden_sha256 == golden.sha256), None)
+    known = next(one for one in evidence.golden_sets if one.sha256 == golden.sha256)
+    return GoldenRow(
+        name=golden.name,
+        version=golden.version,
+        sha256=golden.sha256,
+        items=len(golden.items),
+        slices=golden.slices,
+        chance_level=known.chance_level,
+        first_prompt="" if sheet is None else sheet.first_prompt,
+    )

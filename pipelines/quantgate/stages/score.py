@@ -1,0 +1,183 @@
+"""Score a golden set: the same items, in the same batches, for the reference and every variant.
+
+Multiple choice: the context runs once and its cache is reused for every choice. Generated answers: greedy decoding up to a stop string, an
+end of sequence, or the item's cap; an answer cut at the cap is judged on its text and counted. Items go in batches by descending length
+(``BatchPlan``), because padding to a common length is the only waste that batching brings, and because a variant's answer may depend on
+its batch: the plan is part of the evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from quantgate.errors import EngineError
+from quantgate.ports import Device, Metric, Progress, Session, Tokenizer
+from quantgate.records import BatchPlan, GoldenItem, GoldenSet, ItemEvidence, ItemScore, Request, Scalar, ScoreSheet, Step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What to score and how."""
+
+    variant: str
+    golden: GoldenSet
+    metrics: Mapping[str, Metric]
+    plan: BatchPlan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prompt:
+    """An item as ids: its context, and the ids of each choice."""
+
+    item: GoldenItem
+    context: tuple[int, ...]
+    continuations: tuple[tuple[int, ...], ...]
+
+    @property
+    def tokens(self) -> int:
+        """Longest row this item needs."""
+        longest = max((len(one) for one in self.continuations), default=self.item.max_new_tokens)
+        return len(self.context) + longest
+
+
+def score(session: Session, device: Device, job: Job, progress: Progress) -> ScoreSheet:
+    """The sheet of one variant on one golden set, items in the set's own order.
+
+    Raises ``EngineError`` where a prompt does not fit into the model's context: nothing is ever cut silently.
+    """
+    started_s = device.now_s()
+    prompts = [_prompt(item, session.tokenizer) for item in job.golden.items]
+    _refuse_overlong(prompts, session.shape.context_tokens)
+    evidence: dict[str, ItemEvidence] = {}
+    for batch in batches(prompts, job.plan, job.metrics):
+        for one in _answer(session, batch, job.metrics):
+            evidence[one.item_id] = one
+        progress(len(evidence), len(prompts), f"scoring {job.golden.label}")
+    return ScoreSheet(
+        variant=job.variant,
+        golden_set=job.golden.name,
+        golden_version=job.golden.version,
+        golden_sha256=job.golden.sha256,
+        items=tuple(_score(prompt.item, evidence, job.metrics) for prompt in prompts),
+        batch_plan=job.plan,
+        conditions=_conditions(session.tokenizer, device),
+        first_prompt=session.tokenizer.render(job.golden.items[0]),
+        seconds=device.now_s() - started_s,
+    )
+
+
+def batches(prompts: Sequence[Prompt], plan: BatchPlan, metrics: Mapping[str, Metric]) -> Iterator[list[Prompt]]:
+    """Prompts of one kind of evidence together, longest first, each batch within the plan's rows and tokens."""
+    for needs in ("loglikelihoods", "text"):
+        chosen = [prompt for prompt in prompts if metrics[prompt.item.metric].info.needs == needs]
+        chosen.sort(key=lambda prompt: -prompt.tokens)  # stable: ties stay in the golden set's order
+        batch: list[Prompt] = []
+        for prompt in chosen:
+            longest = max(prompt.tokens, batch[0].tokens if batch else 0)
+            if batch and (len(batch) == plan.max_rows or longest * (len(batch) + 1) > plan.token_budget):
+                yield batch
+                batch = []
+            batch.append(prompt)
+        if batch:
+            yield batch
+
+
+def continuation(context: str, choice: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids of a context and of the choice that follows it, at least one.
+
+    White space at the end of the context moves to the choice, so that ``"Answer: " + "B"`` and ``"Answer:" + " B"`` are one. Where a merge
+    of the tokenizer crosses the join, the choice is encoded alone.
+    """
+    stripped = context.rstrip(" ")
+    joined = context[len(stripped) :] + choice
+    start = tokenizer.encode(stripped, add_bos=True)
+    whole = tokenizer.encode(stripped + joined, add_bos=True)
+    if whole[: len(start)] == start and len(whole) > len(start):
+        return start, whole[len(start) :]
+    return start, tokenizer.encode(joined, add_bos=False)
+
+
+def _prompt(item: GoldenItem, tokenizer: Tokenizer) -> Prompt:
+    text = tokenizer.render(item)
+    if not item.choices:
+        return Prompt(item=item, context=tokenizer.encode(text, add_bos=True), continuations=())
+    # A raw prompt ends in a word and the choice follows after a space; a chat template ends in its own separator.
+    space = "" if item.template == "chat" or text.endswith((" ", "\n")) else " "
+    pairs = [continuation(text, space + choice, tokenizer) for choice in item.choices]
+    if not all(ids for _, ids in pairs):
+        raise EngineError(f"item {item.item_id}: a choice has no tokens")
+    return Prompt(item=item, context=pairs[0][0], continuations=tuple(ids for _, ids in pairs))
+
+
+def _refuse_overlong(prompts: Sequence[Prompt], limit_tokens: int | None) -> None:
+    if limit_tokens is None:
+        return
+    for prompt in prompts:
+        if prompt.tokens > limit_tokens:
+            raise EngineError(
+                f"item {prompt.item.item_id} (line {prompt.item.line}) needs {prompt.tokens} tokens and the model holds {limit_tokens}; "
+                "shorten it or take it out: a truncated prompt is never scored"
+            )
+
+
+def _answer(session: Session, batch: Sequence[Prompt], metrics: Mapping[str, Metric]) -> Iterator[ItemEvidence]:
+    if metrics[batch[0].item.metric].info.needs == "loglikelihoods":
+        yield from _loglikelihoods(session, batch)
+    else:
+        yield from _texts(session, batch)
+
+
+def _loglikelihoods(session: Session, batch: Sequence[Prompt]) -> Iterator[ItemEvidence]:
+    answers = session.logprobs([prompt.context for prompt in batch], [prompt.continuations for prompt in batch])
+    for answer in answers:
+        totals = tuple(total if total is not None and isfinite(total) else None for total in answer.totals)
+        yield ItemEvidence(item_id=batch[answer.index].item.item_id, loglikelihoods=totals, nonfinite=None in totals)
+
+
+def _texts(session: Session, batch: Sequence[Prompt]) -> Iterator[ItemEvidence]:
+    requests = [
+        Request(
+            request_id=prompt.item.item_id,
+            tokens=prompt.context,
+            max_new_tokens=prompt.item.max_new_tokens,
+            stop=prompt.item.stop,
+        )
+        for prompt in batch
+    ]
+    steps = list(session.generate(requests))
+    for prompt in batch:
+        yield _generated(prompt.item, steps, session.tokenizer)
+
+
+def _generated(item: GoldenItem, steps: Sequence[Step], tokenizer: Tokenizer) -> ItemEvidence:
+    ids = [step.ids[item.item_id] for step in steps if item.item_id in step.ids]
+    bad = any(item.item_id in step.nonfinite for step in steps)
+    ended = bool(ids) and ids[-1] in tokenizer.eos_ids
+    text = tokenizer.decode(ids[:-1] if ended else ids)
+    stopped = ended or any(stop in text for stop in item.stop)
+    first = steps[0].first_logprobs if steps else None
+    return ItemEvidence(
+        item_id=item.item_id,
+        text=None if bad else text,
+        output_tokens=len(ids),
+        truncated=not bad and not stopped and len(ids) >= item.max_new_tokens,
+        nonfinite=bad,
+        first_token_logprob=None if first is None else first.get(item.item_id),
+    )
+
+
+def _score(item: GoldenItem, evidence: Mapping[str, ItemEvidence], metrics: Mapping[str, Metric]) -> ItemScore:
+    return metrics[item.metric].score(item, evidence.get(item.item_id) or ItemEvidence(item_id=item.item_id))
+
+
+def _conditions(tokenizer: Tokenizer, device: Device) -> Mapping[str, Scalar]:
+    """What must be equal for the reference and a variant, else their scores are not compared."""
+    return {
+        "tokenizer": tokenizer.digest,
+        "bos": tokenizer.bos_id,
+        "device": device.info.name,
+        "driver": device.info.driver,
+        "threads": device.info.threads,
+    }

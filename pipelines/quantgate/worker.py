@@ -1,0 +1,185 @@
+"""``python -m quantgate.worker FD``: one variant's process. Reads a request a line, answers a line at a time on the pipe FD.
+
+The request names an action and carries records as JSON. Adapters are loaded when first needed, so a worker holds only its variant's
+libraries. Progress goes out between request and reply. The process ends with its input, or with the process that started it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, BinaryIO, TextIO
+
+from quantgate import golden, plugins, rundir
+from quantgate.errors import NumericallyInvalid, QuantgateError
+from quantgate.ports import Device, QuantizePlan, Session
+from quantgate.records import (
+    Artifact,
+    BatchPlan,
+    Capacity,
+    DeviceConfig,
+    EngineSettings,
+    Generation,
+    ModelSource,
+    Opened,
+    ScoreSheet,
+    Variant,
+    Workload,
+)
+from quantgate.stages import capacity, measure, quantize, score
+
+PROGRESS_EVERY_S = 0.2
+PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+@dataclass(slots=True)
+class Desk:
+    """What a worker holds between requests."""
+
+    out: TextIO
+    stack: ExitStack = field(default_factory=ExitStack)
+    device: Device | None = None
+    session: Session | None = None
+    base_bytes: int = 0
+    last_progress_s: float = 0.0
+
+    def progress(self, done: int, total: int, what: str) -> None:
+        """Send progress, at most five times a second, and always the last one."""
+        now_s = monotonic()
+        if done >= total > 0 or now_s - self.last_progress_s >= PROGRESS_EVERY_S:
+            self.last_progress_s = now_s
+            self.send({"progress": [done, total, what]})
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.out.write(json.dumps(message, allow_nan=False) + "\n")
+        self.out.flush()
+
+    def opened(self) -> tuple[Session, Device]:
+        """The open session. Raises where the run asked out of order."""
+        if self.session is None or self.device is None:
+            raise QuantgateError("no variant is open in this worker")
+        return self.session, self.device
+
+
+def main() -> int:
+    """Serve requests until the input ends."""
+    _die_with_parent()
+    desk = Desk(out=os.fdopen(int(sys.argv[1]), "w", encoding="utf-8"))
+    with desk.stack:
+        return _serve(desk, sys.stdin.buffer)
+
+
+def _serve(desk: Desk, requests: BinaryIO) -> int:
+    for line in requests:
+        request = json.loads(line)
+        try:
+            reply = ACTIONS[request.pop("action")](desk, request)
+        except Exception as error:
+            traceback.print_exc()
+            desk.send({"error": _describe(error)})
+        else:
+            desk.send({"reply": rundir.plain(reply)})
+    return 0
+
+
+def _describe(error: Exception) -> dict[str, Any]:
+    return {
+        "kind": type(error).__name__,
+        "message": str(error) or type(error).__name__,
+        "numerical": isinstance(error, NumericallyInvalid),
+        "exit_code": error.exit_code if isinstance(error, QuantgateError) else 4,
+    }
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends, however that happens. Elsewhere the end of input does it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def _record(request: dict[str, Any], key: str, kind: type[Any]) -> Any:
+    return rundir.decode(kind, json.dumps(request[key]))
+
+
+# ---------------------------------------------------------------------------------------------- actions
+
+
+def _quantize(desk: Desk, request: dict[str, Any]) -> Artifact:
+    variant: Variant = _record(request, "variant", Variant)
+    plan = QuantizePlan(
+        model=_record(request, "model", ModelSource),
+        variant=variant,
+        base=None if request["base"] is None else _record(request, "base", Artifact),
+        device=_record(request, "device", DeviceConfig),
+    )
+    with rundir.artifact_slot(Path(request["cache"]), request["key"]) as slot:
+        if not request["fresh"] and (stored := rundir.stored_artifact(slot)) is not None:
+            return stored
+        into = rundir.working_folder(slot)
+        built = quantize.build(plugins.load("quantizer", variant.quantizer)(), plan, into, desk.progress)
+        return rundir.settle(slot, into, built)
+
+
+def _open(desk: Desk, request: dict[str, Any]) -> Opened:
+    config: DeviceConfig = _record(request, "device", DeviceConfig)
+    engine = plugins.load("engine", request["engine"])()
+    desk.device = plugins.load("device", config.kind)(config)
+    desk.device.release()
+    desk.base_bytes = desk.device.live_bytes()
+    settings = EngineSettings(threads=config.threads)
+    desk.session = desk.stack.enter_context(engine.open(_record(request, "artifact", Artifact), settings, desk.device))
+    return Opened(loaded=desk.session.loaded, device=desk.device.info)
+
+
+def _score(desk: Desk, request: dict[str, Any]) -> ScoreSheet:
+    session, device = desk.opened()
+    items = golden.load(Path(request["golden_set"]))
+    if items.sha256 != request["golden_sha256"]:
+        raise QuantgateError(f"golden set {items.label} changed while the run was going on; start the run again")
+    metrics = {name: plugins.load("metric", name)() for name in {item.metric for item in items.items}}
+    job = score.Job(variant=request["variant"], golden=items, metrics=metrics, plan=_record(request, "plan", BatchPlan))
+    return score.score(session, device, job, desk.progress)
+
+
+def _capacity(desk: Desk, request: dict[str, Any]) -> Capacity:
+    session, device = desk.opened()
+    job = capacity.Job(
+        workload=_record(request, "workload", Workload),
+        budget_bytes=request["budget_bytes"],
+        base_bytes=desk.base_bytes,
+        seed=request["seed"],
+    )
+    return capacity.find(session, device, job, desk.progress)
+
+
+def _time(desk: Desk, request: dict[str, Any]) -> tuple[Generation, ...]:
+    session, device = desk.opened()
+    job = measure.Job(
+        workload=_record(request, "workload", Workload),
+        batch_sizes=tuple(request["batch_sizes"]),
+        warmups=request["warmups"],
+        seed=request["seed"],
+    )
+    return measure.block(session, device, job, desk.progress)
+
+
+ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
+    "quantize": _quantize,
+    "open": _open,
+    "score": _score,
+    "capacity": _capacity,
+    "time": _time,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The chance of any false pass among several candidates."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from quantgate.stats.multiplicity import fixed_sequence, holm
+from quantgate.stats.power import power
+
+ALPHA, RUNS = 0.05, 20_000
+NOISE = 3 * (ALPHA * (1 - ALPHA) / RUNS) ** 0.5
+
+
+def null_p_values(candidates: int, correlation: float) -> np.ndarray:
+    """Seeded p-values of true nulls, equicorrelated on the normal scale, shape (RUNS, candidates)."""
+    rng = np.random.default_rng(20_240_601)
+    own, shared = rng.standard_normal((RUNS, candidates)), rng.standard_normal((RUNS, 1))
+    return special.ndtr(np.sqrt(1 - correlation) * own + np.sqrt(correlation) * shared)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.95])
+def test_holm_family_error(correlation: float) -> None:
+    """With four candidates at the margin, Holm lets any pass in at most alpha of the runs."""
+    rows = null_p_values(4, correlation)
+    wrong = sum(holm(dict(zip("abcd", row, strict=True)), alpha=ALPHA, k=4)[0].rejected for row in rows)
+    assert wrong / RUNS <= ALPHA + NOISE
+
+
+def test_holm_family_error_with_one_true_pass() -> None:
+    """A candidate that rightly passes first does not raise the error on the others."""
+    rows = null_p_values(3, 0.0)
+    wrong = 0
+    for row in rows:
+        steps = holm({"good": 1e-9, **dict(zip("abc", row, strict=True))}, alpha=ALPHA, k=4)
+        wrong += steps[1].rejected
+    assert 0.04 < wrong / RUNS <= ALPHA + NOISE
+
+
+def test_fixed_sequence_family_error() -> None:
+    """Six candidates at the margin in a fixed order: the first alone can let an error in."""
+    rows = null_p_values(6, 0.0)
+    wrong = sum(fixed_sequence(list(zip("abcdef", row, strict=True)), alpha=ALPHA)[0].rejected for row in rows)
+    assert wrong / RUNS <= ALPHA + NOISE
+
+
+@pytest.mark.parametrize(("n", "margin", "rate"), [(300, 0.03, 0.05), (520, 0.03, 0.08), (1_000, 0.02, 0.05)])
+def test_holm_over_the_exact_rule(n: int, margin: float, rate: float) -> None:
+    """K independent candidates at the margin, each first tested at alpha / K: by enumeration at most alpha together."""
+    for k in (2, 3, 6):
+        each = power(n=n, flip_rate=rate, margin=margin, true_loss=margin, alpha=ALPHA / k)
+        assert 1 - (1 - each) ** k <= ALPHA
