@@ -223,7 +223,7 @@ def report_folder(folder: Path, *, scored: Sequence[str] = ()) -> Path:
 @functools.cache
 def _migrated() -> Path:
     """A database with MLflow's tables: seconds of migrations, paid once a process."""
-    from quantgate.sinks.mlflow import Store
+    from quantgate.sinks.mlflow_store import Store
 
     folder = Path(tempfile.mkdtemp(prefix="quantgate-store-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

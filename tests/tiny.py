@@ -11,7 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from quantgate.records import Artifact, Variant
 
-BOS, EOS, PAD_FREE = "<s>", "</s>", None
+BOS, EOS = "<s>", "</s>"
 BOS_ID, EOS_ID, FIRST_BYTE_ID = 1, 2, 3
 VOCABULARY = 300
 CHAT_TEMPLATE = (
@@ -82,7 +82,14 @@ def _saved(model: Any, folder: Path, *, adds_bos: bool) -> Path:
 
 def artifact(folder: Path, *, variant: str = "reference", **fields: Any) -> Artifact:
     """The folder as an unquantized artifact; ``fields`` override."""
-    facts = {"variant": variant, "path": str(folder), "format": "safetensors", "stored_bytes": 0, "sha256": "", **fields}
+    facts = {
+        "variant": variant,
+        "path": str(folder),
+        "format": "safetensors",
+        "stored_bytes": 0,
+        "sha256": "",
+        **fields,
+    }
     return Artifact(**facts)
 
 

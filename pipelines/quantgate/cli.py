@@ -32,6 +32,9 @@ EPILOG = f"""start here:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code. Every exception ends here, and none of them in a pass."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a letter that the terminal's encoding lacks is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
     arguments = _parser().parse_args(argv)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -102,7 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(commands: Any, name: str, action: Callable[[argparse.Namespace], int], text: str, example: str) -> argparse.ArgumentParser:
+def _add(
+    commands: Any, name: str, action: Callable[[argparse.Namespace], int], text: str, example: str
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=text,
@@ -115,24 +120,40 @@ def _add(commands: Any, name: str, action: Callable[[argparse.Namespace], int], 
 
 
 def _add_run(commands: Any) -> None:
-    parser = _add(commands, "run", _run, "measure, judge, report and promote the variants of a config", "quantgate run configs/demo.yaml")
+    parser = _add(
+        commands,
+        "run",
+        _run,
+        "measure, judge, report and promote the variants of a config",
+        "quantgate run configs/demo.yaml",
+    )
     parser.add_argument("config", type=Path, metavar="CONFIG", help="the run's YAML file")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--resume", metavar="RUN", help="go on with an interrupted run: what is complete and unaltered is not done again")
+    which.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with an interrupted run: what is complete and unaltered is not done again",
+    )
     which.add_argument("--fresh", action="store_true", help="use no result of earlier runs: measure everything again")
-    parser.add_argument("--ci", action="store_true", help="no progress line and no colour; the same table and sentences")
+    parser.add_argument(
+        "--ci", action="store_true", help="no progress line and no colour; the same table and sentences"
+    )
     parser.add_argument(
         "--allow-underpowered",
         action="store_true",
         help="run although a golden set is too small to show what the policy asks for",
     )
-    parser.add_argument("--reports", type=Path, metavar="DIR", help="where --resume looks for RUN (default: the config's 'out')")
+    parser.add_argument(
+        "--reports", type=Path, metavar="DIR", help="where --resume looks for RUN (default: the config's 'out')"
+    )
 
 
 def _add_show(commands: Any) -> None:
     parser = _add(commands, "show", _show, "print the verdict of a stored run", "quantgate show 5f1c --variant nf4")
     _add_run_argument(parser)
-    parser.add_argument("--variant", metavar="NAME", help="every check of one variant, its measurements and its worst answers")
+    parser.add_argument(
+        "--variant", metavar="NAME", help="every check of one variant, its measurements and its worst answers"
+    )
     parser.add_argument("--json", action="store_true", help="print report.json instead")
 
 
@@ -153,13 +174,17 @@ def _add_promote(commands: Any) -> None:
 
 def _add_ui(commands: Any) -> None:
     parser = _add(commands, "ui", _ui, "open the MLflow UI on the store of the reports", "quantgate ui --port 5000")
-    parser.add_argument("--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the runs (default: reports)")
+    parser.add_argument(
+        "--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the runs (default: reports)"
+    )
     parser.add_argument("--port", type=int, default=5000, help="port on this machine (default: 5000)")
 
 
 def _add_run_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run folder, or a part of a run id that only one run has")
-    parser.add_argument("--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the runs (default: reports)")
+    parser.add_argument(
+        "--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the runs (default: reports)"
+    )
 
 
 # ---------------------------------------------------------------------------------------------- commands
@@ -224,16 +249,20 @@ def _promote(arguments: argparse.Namespace) -> int:
     pipeline = _quantgate("pipeline")
     folder = pipeline.find_run(arguments.run, arguments.reports)
     report = pipeline.promote_stored(folder, arguments.alias, lambda text: print(text, file=sys.stderr))
-    print(report.promotion.because)
+    print(_quantgate("render.terminal").promotion_line(report))
     if report.exit_code == 0 and not report.promotion.promoted:
         return 4
     return int(report.exit_code)
 
 
 def _ui(arguments: argparse.Namespace) -> int:
-    uri = _quantgate("config").tracking_uri_of_environment() or f"sqlite:///{(arguments.reports / 'mlflow.db').resolve()}"
+    uri = (
+        _quantgate("config").tracking_uri_of_environment() or f"sqlite:///{(arguments.reports / 'mlflow.db').resolve()}"
+    )
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).is_file():
-        raise _quantgate("errors").UsageError(f"there is no store at {uri}; run a config first, or name its folder with --reports")
+        raise _quantgate("errors").UsageError(
+            f"there is no store at {uri}; run a config first, or name its folder with --reports"
+        )
     print(f"MLflow UI on http://127.0.0.1:{arguments.port} for {uri}; end it with Ctrl-C", flush=True)
     words = ["-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(arguments.port)]
     os.execv(sys.executable, [sys.executable, *words])

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from quantgate import plugins
 from quantgate.errors import ConfigError, UnknownPlugin
+from quantgate.names import check_alias
 from quantgate.records import (
     BatchPlan,
     CheckRule,
@@ -32,10 +33,11 @@ from quantgate.records import (
     Variant,
     Workload,
 )
-from quantgate.names import check_alias
 
+SCHEMA_VERSION = 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 Share = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -91,17 +93,24 @@ class _Model(_Section):
 
 
 class _Device(_Section):
+    """``device: cuda`` is short for ``device: {kind: cuda}``."""
+
     kind: str = "cpu"
     threads: Count | None = None
     memory_budget: str | Count | None = None
     index: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, found: Any) -> Any:
+        return {"kind": found} if isinstance(found, str) else found
 
 
 class _Variant(_Section):
     name: Annotated[str, Field(pattern=NAME)]
     quantizer: str
     role: Role = "candidate"
-    bits: Literal[2, 3, 4, 5, 6, 7, 8] | None = None
+    bits: Annotated[int, Field(ge=2, le=8)] | None = None
     granularity: Annotated[str, Field(pattern=r"^(tensor|channel|group:[1-9][0-9]*)$")] = "tensor"
     options: dict[str, Scalar] = {}
     python: str | None = None
@@ -134,7 +143,7 @@ class _Promotion(_Section):
 
 
 class _Run(_Section):
-    schema_version: Literal[1]
+    schema_version: int
     model: _Model
     device: _Device = _Device()
     engine: str = "transformers"
@@ -163,7 +172,7 @@ class _Check(_Section):
 
 
 class _Policy(_Section):
-    schema_version: Literal[1]
+    schema_version: int
     name: Annotated[str, Field(pattern=NAME)]
     why: Annotated[str, Field(min_length=1)]
     require: Literal["all", "any"] = "all"
@@ -317,12 +326,16 @@ def _check_variants(raw: _Run, document: _Document) -> None:
     names = [variant.name for variant in raw.variants]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise document.error(("variants", index, "name"), f"two variants are named '{name}'; each needs a name of its own")
+            raise document.error(
+                ("variants", index, "name"), f"two variants are named '{name}'; each needs a name of its own"
+            )
     references = [index for index, variant in enumerate(raw.variants) if variant.role == "reference"]
     if len(references) != 1:
         raise document.error(("variants",), f"exactly one variant must have 'role: reference'; found {len(references)}")
     if raw.variants[references[0]].bits is not None:
-        raise document.error(("variants", references[0], "bits"), "the reference is the unquantized model and has no 'bits'")
+        raise document.error(
+            ("variants", references[0], "bits"), "the reference is the unquantized model and has no 'bits'"
+        )
     if not any(variant.role == "candidate" for variant in raw.variants):
         raise document.error(("variants",), "no variant has 'role: candidate': there is nothing to promote")
 
@@ -366,11 +379,15 @@ def _check_limits(check: _Check, document: _Document, index: int) -> None:
     for key in ("margin", "minimum", "maximum"):
         given = getattr(check, key) is not None
         if given and key not in needs:
-            raise document.error(("checks", index, key), f"a check of kind {check.kind} has no '{key}'; it takes {', '.join(needs)}")
+            raise document.error(
+                ("checks", index, key), f"a check of kind {check.kind} has no '{key}'; it takes {', '.join(needs)}"
+            )
         if not given and key in needs:
             raise document.error(("checks", index), f"a check of kind {check.kind} needs '{key}'")
     if check.minimum is not None and check.maximum is not None and check.minimum > check.maximum:
-        raise document.error(("checks", index, "minimum"), f"the minimum {check.minimum:g} lies above the maximum {check.maximum:g}")
+        raise document.error(
+            ("checks", index, "minimum"), f"the minimum {check.minimum:g} lies above the maximum {check.maximum:g}"
+        )
 
 
 # ---------------------------------------------------------------------------------------------- YAML with line numbers
@@ -408,9 +425,17 @@ class _Document:
 
     def parse(self, model: type[Any]) -> Any:
         try:
-            return model.model_validate(self.values)
+            read = model.model_validate(self.values)
         except ValidationError as error:
-            raise self._translate(model, error.errors()[0]) from None
+            # A misspelt key is also a missing one: the misspelling comes first.
+            details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+            raise self._translate(model, details[0]) from None
+        if read.schema_version != SCHEMA_VERSION:
+            raise self.error(
+                ("schema_version",),
+                f"this quantgate reads schema_version {SCHEMA_VERSION}; found {read.schema_version}",
+            )
+        return read
 
     def error(self, where: tuple[str | int, ...], what: str) -> ConfigError:
         return ConfigError(what, file=self.file, line=self._line(where))
@@ -479,8 +504,13 @@ def _lines(node: yaml.Node, where: tuple[str | int, ...], file: str) -> Iterator
         case yaml.MappingNode():
             seen: set[Any] = set()
             for key, value in node.value:
+                if key.tag not in KEY_TAGS:
+                    what = f"key '{key.value}' is no text to YAML (on, off, yes and no are true or false); put it in quotes"
+                    raise ConfigError(what, file=file, line=key.start_mark.line + 1)
                 if key.value in seen:
-                    raise ConfigError(f"key '{key.value}' stands twice in this section", file=file, line=key.start_mark.line + 1)
+                    raise ConfigError(
+                        f"key '{key.value}' stands twice in this section", file=file, line=key.start_mark.line + 1
+                    )
                 seen.add(key.value)
                 path = (*where, key.value)
                 yield path, key.start_mark.line + 1

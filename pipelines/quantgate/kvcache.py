@@ -112,7 +112,9 @@ def shape_of_config(config: Config) -> ModelShape:
     tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings"))
     if tied is None:
         tied = _family(text) in _TIED_BY_DEFAULT
-    return ModelShape(layers=layers_of_config(config), hidden=_whole(text, _HIDDEN), vocabulary=vocabulary, tied=bool(tied))
+    return ModelShape(
+        layers=layers_of_config(config), hidden=_whole(text, _HIDDEN), vocabulary=vocabulary, tied=bool(tied)
+    )
 
 
 def layers_of_config(config: Config) -> tuple[LayerShape, ...]:
@@ -156,7 +158,11 @@ def _refuse_unknown_layouts(text: Config) -> None:
 def _whole(text: Config, names: tuple[str, ...]) -> int:
     value = _optional(text, names)
     if value is None:
-        raise ConfigError(f"config.json has no {names[0]} (nor {', '.join(names[1:])})" if names[1:] else f"config.json has no {names[0]}")
+        raise ConfigError(
+            f"config.json has no {names[0]} (nor {', '.join(names[1:])})"
+            if names[1:]
+            else f"config.json has no {names[0]}"
+        )
     return value
 
 
@@ -183,10 +189,14 @@ def _kv_heads(text: Config, heads: int) -> int:
     if text.get("multi_query", _family(text) in ("falcon", "gpt_bigcode")):
         return 1
     if stated is None and "num_key_value_heads" not in text and _family(text) in _STATED_KV_HEADS:
-        raise ConfigError(f"config.json has no num_key_value_heads, and {_family(text)} does not use its query heads instead")
+        raise ConfigError(
+            f"config.json has no num_key_value_heads, and {_family(text)} does not use its query heads instead"
+        )
     kv_heads = stated or heads
     if heads % kv_heads:
-        raise ConfigError(f"config.json has {heads} query heads and {kv_heads} KV heads; the first must be a multiple of the second")
+        raise ConfigError(
+            f"config.json has {heads} query heads and {kv_heads} KV heads; the first must be a multiple of the second"
+        )
     return kv_heads
 
 
@@ -215,16 +225,22 @@ def _windows(text: Config, count: int) -> list[int | None]:
     if "max_window_layers" in text:
         first_sliding = text["max_window_layers"]
         if isinstance(first_sliding, bool) or not isinstance(first_sliding, int) or first_sliding < 0:
-            raise ConfigError(f"config.json has max_window_layers = {first_sliding!r}; a whole number of layers is needed")
+            raise ConfigError(
+                f"config.json has max_window_layers = {first_sliding!r}; a whole number of layers is needed"
+            )
         return [None if layer < first_sliding else window for layer in range(count)]
     if _family(text) in _ALL_SLIDE:
         return [window] * count
-    raise ConfigError("config.json has sliding_window but no layer_types and no sliding_window_pattern: which layers slide is unknown")
+    raise ConfigError(
+        "config.json has sliding_window but no layer_types and no sliding_window_pattern: which layers slide is unknown"
+    )
 
 
 def _checked_kinds(kinds: Any, count: int) -> list[Any]:
     if not isinstance(kinds, (list, tuple)) or len(kinds) != count:
-        raise ConfigError(f"config.json has layer_types = {kinds!r}; one entry for each of the {count} layers is needed")
+        raise ConfigError(
+            f"config.json has layer_types = {kinds!r}; one entry for each of the {count} layers is needed"
+        )
     return list(kinds)
 
 

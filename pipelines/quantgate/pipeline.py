@@ -8,7 +8,6 @@ resumed run skips it, and a later run on the same machine uses it again. Speed i
 from __future__ import annotations
 
 import json
-import sys
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -33,7 +32,6 @@ from quantgate.records import (
     Fingerprint,
     Generation,
     GoldenSet,
-    Loaded,
     ModelSource,
     Opened,
     Policy,
@@ -438,9 +436,12 @@ def _fill(work: _Run, variant: Variant, lazy: _Lazy) -> None:
 
 def _budget(work: _Run, variant: Variant) -> int:
     """The configured budget, else all of the device."""
+    if work.config.device.memory_budget_bytes is not None:
+        return work.config.device.memory_budget_bytes
     info = work.evidence[variant.name].device
-    configured = work.config.device.memory_budget_bytes
-    return configured if configured is not None or info is None else info.total_bytes
+    if info is None:
+        raise MeasureError("the device is not known, so its memory is not either")
+    return info.total_bytes
 
 
 # ---------------------------------------------------------------------------------------------- timing
@@ -491,7 +492,7 @@ def _blocks(work: _Run, reference: Variant, variant: Variant, sizes: dict[str, l
             for name in (reference.name, variant.name, variant.name, reference.name):
                 warmups = 0 if taken[name] else work.config.workload.warmups
                 values = {"workload": work.config.workload, "batch_sizes": sizes[name], "warmups": warmups, "seed": SEED}
-                taken[name] += workers[name].ask("time", tuple[Generation, ...], **values)  # type: ignore[arg-type]
+                taken[name] += workers[name].ask("time", tuple[Generation, ...], **values)
     order = " ".join(["R V V R"] * work.config.workload.quadruples)
     generations, partner = tuple(taken[variant.name]), tuple(taken[reference.name])
     return SpeedRun(variant=variant.name, generations=generations, partner=partner, order=order)

@@ -73,7 +73,7 @@ def load(seam: str, name: str) -> Any:
 
 
 def _target(seam: str, name: str) -> str:
-    """``module:attribute`` of a name. Reading the entry points of all distributions takes a while, so built-in names are looked up first."""
+    """``module:attribute`` of a name. Built-in names come first: reading the entry points of all distributions takes a while."""
     if name in BUILT_IN[seam]:
         return BUILT_IN[seam][name]
     names = known(seam)

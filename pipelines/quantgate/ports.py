@@ -138,7 +138,11 @@ class Worker(Protocol):
     def ask(self, request: dict[str, Any], progress: Progress) -> Any:
         """Send one request and wait for its reply. Raises what the worker raised, or ``WorkerDied``."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End it after its current answer. Safe to call twice."""
+
+    def kill(self) -> None:
+        """End it now, with whatever it started."""
 
 
 class Executor(Protocol):

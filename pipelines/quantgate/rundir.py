@@ -10,11 +10,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from math import isfinite
@@ -24,6 +23,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from quantgate.errors import RunFolderError
+from quantgate.files import write_whole
 from quantgate.records import Artifact
 
 SCHEMA_VERSION = 1
@@ -113,25 +113,15 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         advice = "free some space or choose another place with 'out:' and 'cache:' in the config"
-        raise RunFolderError(f"cannot write {path}: {error.strerror or error}; {advice}") from error
+        file = next((one for one in path.parents if one.is_file()), None)
+        what = error.strerror or str(error) if file is None else f"{file} is a file and no folder"
+        raise RunFolderError(f"cannot write {path}: {what}; {advice}") from error
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file in one step, synced to disk. Raises ``RunFolderError`` where that cannot be done; nothing is left half-written."""
     with translated(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+        write_whole(path, text)
 
 
 def read_text(path: Path) -> str:
@@ -175,7 +165,9 @@ class Envelope:
 def put(path: Path, *, kind: str, key: str, record: Any) -> None:
     """Store a record under its key."""
     body = plain(record)
-    write_text(path, encode(Envelope(schema_version=SCHEMA_VERSION, kind=kind, key=key, sha256=digest(body), body=body)) + "\n")
+    write_text(
+        path, encode(Envelope(schema_version=SCHEMA_VERSION, kind=kind, key=key, sha256=digest(body), body=body)) + "\n"
+    )
 
 
 def get(path: Path, *, kind: str, key: str | None, record: type[T]) -> T | None:
@@ -187,17 +179,17 @@ def get(path: Path, *, kind: str, key: str | None, record: type[T]) -> T | None:
         envelope = decode(Envelope, path.read_text(encoding="utf-8"))
         if envelope.schema_version != SCHEMA_VERSION or envelope.kind != kind:
             found = f"{envelope.kind} of schema version {envelope.schema_version}"
-            raise RunFolderError(f"{path} holds {found}; expected {kind} of {SCHEMA_VERSION}")
+            raise RunFolderError(f"it holds {found}; expected {kind} of {SCHEMA_VERSION}")
         if key is not None and envelope.key != key:
             return None
         if digest(envelope.body) != envelope.sha256:
-            raise RunFolderError(f"{path} was altered: its content does not have the digest it was stored with")
+            raise RunFolderError("it was altered: its content does not have the digest it was stored with")
         return decode(record, json.dumps(envelope.body))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, RunFolderError) as error:
         if key is None:
-            raise RunFolderError(str(error)) from error
+            raise RunFolderError(f"{path} cannot be used: {error}") from error
         return None
 
 
@@ -263,16 +255,18 @@ def working_folder(slot: Path) -> Path:
 
 
 def settle(slot: Path, built: Path, artifact: Artifact) -> Artifact:
-    """Move a finished folder into its slot and store its record last, so that an artifact without record does not count."""
+    """Move a finished folder into its slot and store its record last, so that an artifact without record does not count.
+
+    Where the slot holds the same bytes already they stay: another run may be reading them.
+    """
+    path = slot if Path(artifact.path) == built else Path(artifact.path)
     with translated(slot):
-        if Path(artifact.path) == built:
+        sha256, stored_bytes = digest_folder(built if path == slot else path)
+        there = stored_artifact(slot)
+        if path == slot and (there is None or there.sha256 != sha256):
             shutil.rmtree(slot, ignore_errors=True)
             built.replace(slot)
-            path = slot
-        else:
-            shutil.rmtree(built, ignore_errors=True)
-            path = Path(artifact.path)
-    sha256, stored_bytes = digest_folder(path)
+        shutil.rmtree(built, ignore_errors=True)
     values = {field.name: getattr(artifact, field.name) for field in fields(Artifact)}
     final = Artifact(**{**values, "path": str(path), "sha256": sha256, "stored_bytes": stored_bytes})
     put(slot.with_name(f"{slot.name}.json"), kind="artifact", key=slot.name, record=final)
@@ -289,5 +283,7 @@ def held(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise RunFolderError(f"{folder} is in use by another run; wait for it or start one without --resume") from error
+            raise RunFolderError(
+                f"{folder} is in use by another run; wait for it or start one without --resume"
+            ) from error
         yield

@@ -15,19 +15,11 @@ import pytest
 
 from publishing import RUN_ID, in_processes, report, report_folder, store_in
 from quantgate.errors import ConfigError, QuantgateError, RegistryError
-from quantgate.registries.mlflow import MlflowRegistry
 from quantgate.names import check_alias
-from quantgate.sinks.mlflow import (
-    LONGEST_NAME,
-    LONGEST_PARAM,
-    Figure,
-    MlflowSink,
-    RunWriter,
-    Store,
-    metric_name,
-    metric_names,
-    original_name,
-)
+from quantgate.registries.mlflow import MlflowRegistry
+from quantgate.sinks.mlflow import LONGEST_PARAM, MlflowSink, RunWriter
+from quantgate.sinks.mlflow_figures import LONGEST_NAME, Figure, metric_name, metric_names, original_name
+from quantgate.sinks.mlflow_store import Store
 
 PUBLISH = """
 import sys
@@ -42,7 +34,7 @@ print(MlflowSink(tracking_uri=uri, experiment="new").publish(run, report_folder(
 EXPERIMENT = """
 import sys, time
 from pathlib import Path
-from quantgate.sinks.mlflow import Store
+from quantgate.sinks.mlflow_store import Store
 uri, folder, number = sys.argv[1:]
 store = Store(uri)
 Path(folder, number).touch()
@@ -123,7 +115,7 @@ def test_b101_usual_names_stay() -> None:
 def test_b101_collisions_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two originals never share a name: what would merge is refused."""
     assert len(set(metric_names(["acc,none", "acc none", "acc_x2c_none"]).values())) == 3
-    monkeypatch.setattr("quantgate.sinks.mlflow.metric_name", lambda name: name.replace(",", " "))
+    monkeypatch.setattr("quantgate.sinks.mlflow_figures.metric_name", lambda name: name.replace(",", " "))
     with pytest.raises(QuantgateError, match="acc none"):
         metric_names(["acc,none", "acc none"])
 
@@ -174,8 +166,7 @@ def test_b105_a_store_is_opened_under_the_lock(tmp_path: Path, monkeypatch: pyte
                 held.append(opener)
         raise _Opened
 
-    monkeypatch.setattr("quantgate.sinks.mlflow.MlflowClient", probe)
-    monkeypatch.setattr("quantgate.registries.mlflow.MlflowClient", probe)
+    monkeypatch.setattr("quantgate.sinks.mlflow_store.MlflowClient", probe)
     with pytest.raises((_Opened, RegistryError)):
         Store(uri) if opener == "sink" else MlflowRegistry(tracking_uri=uri).alias("m", "champion")
     assert held == [opener]

@@ -28,7 +28,9 @@ def entered(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def test_unknown_name_gives_the_nearest() -> None:
     """A misspelt name is an error that carries the nearest names and lists all."""
-    with pytest.raises(UnknownPlugin, match=r"unknown quantizer 'bitsandbyte': did you mean bitsandbytes\? known are .*rtn") as caught:
+    with pytest.raises(
+        UnknownPlugin, match=r"unknown quantizer 'bitsandbyte': did you mean bitsandbytes\? known are .*rtn"
+    ) as caught:
         plugins.check("quantizer", "bitsandbyte")
     assert caught.value.nearest == ("bitsandbytes",)
     assert caught.value.exit_code == 2
@@ -69,12 +71,16 @@ def test_entry_points_do_not_replace_built_in_names(entered: dict[str, str]) -> 
     assert plugins.load("sink", "junit").__module__ == "quantgate.sinks.junit"
 
 
-def test_missing_library_names_the_install_line(entered: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_names_the_install_line(
+    entered: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An adapter whose library is not installed says which one and how to get it."""
     (tmp_path / "needs_more.py").write_text("import surely_not_installed.deep\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     entered["more"] = "needs_more:Sink"
-    with pytest.raises(MissingExtra, match=r"sink 'more' needs the library 'surely_not_installed'.*pip install surely_not_installed$"):
+    with pytest.raises(
+        MissingExtra, match=r"sink 'more' needs the library 'surely_not_installed'.*pip install surely_not_installed$"
+    ):
         plugins.load("sink", "more")
 
 

@@ -76,7 +76,13 @@ def test_b85_a_number_as_text_is_not_read() -> None:
 
 @pytest.mark.parametrize(
     ("text", "field"),
-    [('{"count": 1.5}', "count"), ('{"yes": 1}', "yes"), ('{"text": 1}', "text"), ('{"parts": "ab"}', "parts"), ('{"count": true}', "count")],
+    [
+        ('{"count": 1.5}', "count"),
+        ('{"yes": 1}', "yes"),
+        ('{"text": 1}', "text"),
+        ('{"parts": "ab"}', "parts"),
+        ('{"count": true}', "count"),
+    ],
 )
 def test_types_are_read_strictly(text: str, field: str) -> None:
     """Nothing is turned into the type that is wanted."""
@@ -92,7 +98,13 @@ def test_what_is_no_such_record_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "note", [Note(text='ünï "q" \u2028\n\x1b', number=0.1, count=-3, yes=True, parts=("a", "")), Note(), Note(number=1e-300), Note(number=-0.0)]
+    "note",
+    [
+        Note(text='ünï "q" \u2028\n\x1b', number=0.1, count=-3, yes=True, parts=("a", "")),
+        Note(),
+        Note(number=1e-300),
+        Note(number=-0.0),
+    ],
 )
 def test_a_record_comes_back_equal(note: Note) -> None:
     """Writing and reading gives the same record, and the same digest."""
@@ -132,17 +144,23 @@ def full(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.parametrize("broken", ["os.fsync", "pathlib.Path.replace", "tempfile.mkstemp"])
 @pytest.mark.parametrize("before", [None, "old"])
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, before: str | None) -> None:
+def test_a_full_disk_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, before: str | None
+) -> None:
     """A write that fails leaves the old state, whole, and no temporary file; the error says what to do."""
     path = tmp_path / "a" / "x.json"
     if before is not None:
         rundir.write_text(path, before)
     with monkeypatch.context() as patch:
         patch.setattr(broken, full)
-        with pytest.raises(RunFolderError, match=r"cannot write .*x\.json: No space left on device; free some space") as caught:
+        with pytest.raises(
+            RunFolderError, match=r"cannot write .*x\.json: No space left on device; free some space"
+        ) as caught:
             rundir.write_text(path, "new")
     assert caught.value.exit_code == 4
-    assert [(one.name, one.read_text()) for one in path.parent.iterdir()] == ([] if before is None else [("x.json", "old")])
+    assert [(one.name, one.read_text()) for one in path.parent.iterdir()] == (
+        [] if before is None else [("x.json", "old")]
+    )
 
 
 def test_a_write_that_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +178,7 @@ def test_a_write_that_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch:
 def test_a_folder_below_a_file_cannot_be_written(tmp_path: Path) -> None:
     """A path that leads through a regular file is an error that names it."""
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(RunFolderError, match=r"cannot write .*file/x\.json: Not a directory"):
+    with pytest.raises(RunFolderError, match=r"cannot write .*file/x\.json: .*/file is a file and no folder"):
         rundir.write_text(tmp_path / "file" / "x.json", "")
 
 
@@ -254,7 +272,10 @@ def test_shelf_finds_in_the_run_then_in_the_cache(tmp_path: Path) -> None:
 def test_shelf_does_not_share_what_is_only_for_its_run(tmp_path: Path) -> None:
     """With share off a later run does not find it."""
     Shelf(run=tmp_path / "run1", cache=tmp_path / "cache").keep("v/kl", kind="kl", key=KEY, record=KL, share=False)
-    assert Shelf(run=tmp_path / "run2", cache=tmp_path / "cache").find("v/kl", kind="kl", key=KEY, record=KLStatistics) is None
+    assert (
+        Shelf(run=tmp_path / "run2", cache=tmp_path / "cache").find("v/kl", kind="kl", key=KEY, record=KLStatistics)
+        is None
+    )
 
 
 def test_shelf_falls_back_to_the_cache_where_the_run_was_altered(tmp_path: Path) -> None:
@@ -388,13 +409,20 @@ def test_two_processes_build_one_artifact(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A cache below a regular file is an error with exit code 4, not a crash."""
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(RunFolderError, match=r"cannot write .*file/artifacts"), rundir.artifact_slot(tmp_path / "file", KEY):
+    with (
+        pytest.raises(RunFolderError, match=r"cannot write .*file/artifacts"),
+        rundir.artifact_slot(tmp_path / "file", KEY),
+    ):
         pass
 
 
 def test_a_run_folder_is_held_alone(tmp_path: Path) -> None:
     """A second run in the same folder is refused while the first works in it, and not after."""
-    with rundir.held(tmp_path / "run"), pytest.raises(RunFolderError, match="in use by another run"), rundir.held(tmp_path / "run"):
+    with (
+        rundir.held(tmp_path / "run"),
+        pytest.raises(RunFolderError, match="in use by another run"),
+        rundir.held(tmp_path / "run"),
+    ):
         pass
     with rundir.held(tmp_path / "run"):
         pass
@@ -409,3 +437,15 @@ def test_settling_takes_the_place_of_an_older_artifact(tmp_path: Path) -> None:
         found = rundir.settle(slot, into, replace(artifact(into), note="fresh"))
         assert rundir.stored_artifact(slot) == found
     assert (found.stored_bytes, found.note) == (5, "fresh")
+
+
+def test_settling_the_same_bytes_leaves_the_folder(tmp_path: Path) -> None:
+    """A fresh build that came out equal takes nothing away from a run that is reading the old one."""
+    first, _ = build(tmp_path)
+    inode = Path(first.path).stat().st_ino
+    with rundir.artifact_slot(tmp_path, KEY) as slot:
+        into = rundir.working_folder(slot)
+        (into / "model.bin").write_text("weights", encoding="utf-8")
+        assert rundir.settle(slot, into, artifact(into)) == first
+    assert Path(first.path).stat().st_ino == inode
+    assert not into.exists()

@@ -172,7 +172,9 @@ def _resident_bytes() -> int:
     if (resident := _status_bytes("VmRSS")) is not None:
         return resident
     if resource is None:
-        raise EngineError("this system tells neither the resident set nor the peak of a process: memory cannot be measured here")
+        raise EngineError(
+            "this system tells neither the resident set nor the peak of a process: memory cannot be measured here"
+        )
     # Only the peak so far is known: a block that stays below an earlier peak shows as adding nothing.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
@@ -206,7 +208,9 @@ def _total_bytes() -> int:
     try:
         physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
-        raise EngineError("this system does not tell its physical memory: set device.memory_budget_bytes on a system that does") from None
+        raise EngineError(
+            "this system does not tell its physical memory: set device.memory_budget_bytes on a system that does"
+        ) from None
     return min([physical, *_control_group_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))])
 
 

@@ -38,7 +38,9 @@ class FakeDevice:
     def allocate(self, size_bytes: int) -> None:
         """Take memory. Raises ``OutOfMemory`` where the device has no more, and then takes none."""
         if self._live + size_bytes > self._limit:
-            raise OutOfMemory(f"the fake device has {self._limit - self._live} bytes left and {size_bytes} were asked for")
+            raise OutOfMemory(
+                f"the fake device has {self._limit - self._live} bytes left and {size_bytes} were asked for"
+            )
         self._live += size_bytes
         self._peak = max(self._peak, self._live)
 

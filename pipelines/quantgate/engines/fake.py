@@ -104,7 +104,11 @@ class FakeSession:
                 taken += self._take(rows, requests[0].tokens if index == 0 else (0,))
                 self._device.advance(self._script["step_s"] * (1 + 0.02 * rows))
                 running = {key: ids[index] for key, ids in answers.items() if index < len(ids)}
-                yield Step(ids=running, nonfinite=tuple(running) if self._bad else (), first_logprobs=self._first(running, index))
+                yield Step(
+                    ids=running,
+                    nonfinite=tuple(running) if self._bad else (),
+                    first_logprobs=self._first(running, index),
+                )
         finally:
             self._device.free(taken)
 
@@ -132,7 +136,12 @@ class FakeSession:
                 time.sleep(3600)
 
     def _take(self, rows: int, tokens: Sequence[int]) -> int:
-        size = rows * len(tokens) * sum(one.kv_heads * (one.key_width + one.value_width) for one in SHAPE.layers) * KV_BYTES_PER_ELEMENT
+        size = (
+            rows
+            * len(tokens)
+            * sum(one.kv_heads * (one.key_width + one.value_width) for one in SHAPE.layers)
+            * KV_BYTES_PER_ELEMENT
+        )
         self._device.allocate(size)
         return size
 

@@ -196,7 +196,9 @@ class TransformersSession:
         """Ids, mask and positions [rows, longest], padded on the left with id 0 under mask 0."""
         width = max(len(tokens) for tokens in contexts)
         ids = torch.tensor([[0] * (width - len(tokens)) + list(tokens) for tokens in contexts], device=self._device)
-        mask = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in contexts], device=self._device)
+        mask = torch.tensor(
+            [[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in contexts], device=self._device
+        )
         return ids, mask, (mask.cumsum(dim=1) - 1).clamp(min=0)
 
     def _new_cache(self) -> Any:
@@ -252,7 +254,11 @@ class _Decode:
             self.generated[row].append(chosen[row])
             if not _ended(request, self.generated[row], tokenizer):
                 still.append(row)
-        first = None if logprobs is None else {self.requests[row].request_id: logprobs[row] for row in self.running if finite[row]}
+        first = (
+            None
+            if logprobs is None
+            else {self.requests[row].request_id: logprobs[row] for row in self.running if finite[row]}
+        )
         self.running = still
         self.step += 1
         return Step(ids=ids, nonfinite=tuple(invalid), first_logprobs=first)
@@ -311,7 +317,9 @@ def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> Trans
     model = _load(folder, settings, device)
     device.synchronize()
     load_s = device.now_s() - started_s
-    tokenizer = TransformersTokenizer(AutoTokenizer.from_pretrained(str(folder), local_files_only=True), model.generation_config)
+    tokenizer = TransformersTokenizer(
+        AutoTokenizer.from_pretrained(str(folder), local_files_only=True), model.generation_config
+    )
     loaded = _facts(model, artifact, load_s)
     _guard_repacking(model)
     session = TransformersSession(model, tokenizer, shape, loaded)
@@ -333,6 +341,7 @@ def _load(folder: Path, settings: EngineSettings, device: Device) -> Any:
     model.eval().requires_grad_(False)
     if not on_cuda:
         weights.own_memory(model)
+        weights.drop_mapped_pages(folder)
     return model
 
 
@@ -373,10 +382,14 @@ def _quantized_modules(linear: dict[str, Any], artifact: Artifact) -> dict[str, 
     if artifact.simulated:
         unknown = [name for name in named or () if name not in linear]
         if unknown:
-            raise EngineError(f"variant {artifact.variant}: the artifact names modules that the model lacks, first {unknown[0]}")
+            raise EngineError(
+                f"variant {artifact.variant}: the artifact names modules that the model lacks, first {unknown[0]}"
+            )
         found |= {name: linear[name] for name in named or ()}
     elif named is not None and found and set(named) != set(found):
-        raise EngineError(f"variant {artifact.variant}: {len(named)} modules were quantized and {len(found)} were loaded as quantized")
+        raise EngineError(
+            f"variant {artifact.variant}: {len(named)} modules were quantized and {len(found)} were loaded as quantized"
+        )
     if not found and (named is not None or artifact.format != "safetensors"):
         raise NothingQuantized(f"{artifact.variant} ({artifact.format})", linear_modules=len(linear))
     return found

@@ -6,10 +6,12 @@ parameters and buffers is found too (bitsandbytes keeps NF4's absmax on the para
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from transformers.pytorch_utils import Conv1D
 
 from quantgate.errors import NumericallyInvalid
 
+_MADV_DONTNEED = 4  # madvise(2)
 _PACKED_KINDS = ("Params4bit", "Int8Params")
 
 
@@ -47,7 +50,10 @@ def _hidden_state(owner: object, depth: int) -> Iterator[torch.Tensor]:
 
 def weight_bytes(model: Any) -> int:
     """Bytes of distinct storages that hold the model."""
-    storages = {(tensor.device, tensor.untyped_storage().data_ptr()): tensor.untyped_storage().nbytes() for tensor in tensors(model)}
+    storages = {
+        (tensor.device, tensor.untyped_storage().data_ptr()): tensor.untyped_storage().nbytes()
+        for tensor in tensors(model)
+    }
     return sum(storages.values())
 
 
@@ -67,6 +73,25 @@ def own_memory(model: Any) -> None:
         tensor.data = copies[key]  # `.data` keeps the tensor object: whoever else refers to it sees the copy too
 
 
+def drop_mapped_pages(folder: Path) -> None:
+    """Tell the kernel that the checkpoint's mapped pages are not needed. Does nothing outside Linux.
+
+    After ``own_memory`` nothing of the model lies in them, but the loading of packed checkpoints leaves the mapping alive, and its pages
+    would count as resident. They are private and unchanged, so a page that is read again comes back from the file.
+    """
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+        madvise = ctypes.CDLL(None).madvise
+    except (OSError, AttributeError):
+        return
+    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for line in lines:
+        span, *_, name = line.split(maxsplit=5)
+        if name.endswith(".safetensors") and name.startswith(f"{folder.resolve()}/"):
+            start, end = (int(part, 16) for part in span.split("-"))
+            madvise(start, end - start, _MADV_DONTNEED)
+
+
 # ---------------------------------------------------------------------------------------------- modules
 
 
@@ -76,7 +101,11 @@ def linear_like(model: Any) -> dict[str, Any]:
     for name, module in model.named_modules():
         matrices = [p for p in module.parameters(recurse=False) if p.dim() >= 2]
         packed = hasattr(module, "qweight")
-        if isinstance(module, (torch.nn.Linear, Conv1D)) or packed or (matrices and not isinstance(module, torch.nn.Embedding)):
+        if (
+            isinstance(module, (torch.nn.Linear, Conv1D))
+            or packed
+            or (matrices and not isinstance(module, torch.nn.Embedding))
+        ):
             found[name] = module
     return found
 
@@ -133,7 +162,9 @@ def float_weight(module: Any, parameter: Any) -> torch.Tensor:
 
 def digest(model: Any) -> str:
     """SHA-256 over the weights as float32, in name order, one at a time. Raises ``NumericallyInvalid`` at the first non-finite one."""
-    owners = {f"{name}.{key}" if name else key: module for name, module in model.named_modules() for key in module._parameters}
+    owners = {
+        f"{name}.{key}" if name else key: module for name, module in model.named_modules() for key in module._parameters
+    }
     sha = hashlib.sha256()
     for name, parameter in sorted(model.named_parameters()):
         value = float_weight(owners[name], parameter).cpu().contiguous()

@@ -64,6 +64,8 @@ class ProcessWorker:
         except (BrokenPipeError, ValueError) as error:
             raise self._death() from error
         for line in self._answers:
+            if not line.endswith(b"\n"):
+                break  # it died while it was writing
             message: Mapping[str, Any] = json.loads(line)
             match message:
                 case {"progress": [done, total, what]}:

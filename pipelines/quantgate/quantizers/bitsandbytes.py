@@ -75,7 +75,12 @@ class BitsAndBytesQuantizer:
         _check_saved(into, replaced, settings)
         progress(3, 3, f"{len(replaced)} modules quantized")
         return Artifact(
-            variant=plan.variant.name, path=str(into), format="bitsandbytes", stored_bytes=0, sha256="", note=_note(settings)
+            variant=plan.variant.name,
+            path=str(into),
+            format="bitsandbytes",
+            stored_bytes=0,
+            sha256="",
+            note=_note(settings),
         )
 
 
@@ -93,10 +98,14 @@ def _settings(variant: Variant) -> _Settings:
     options = check_options(f"bitsandbytes {bits}-bit", variant.options, _OPTIONS[bits])
     if variant.granularity not in _GRANULARITIES[bits]:
         does = "one scale a row (channel)" if bits == 8 else "groups of 64 (group:64)"
-        raise ConfigError(f"bitsandbytes: granularity {variant.granularity} is not available at {bits} bits; it does {does}")
+        raise ConfigError(
+            f"bitsandbytes: granularity {variant.granularity} is not available at {bits} bits; it does {does}"
+        )
     threshold = options.get("threshold", 6.0)
     if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 0 <= threshold < float("inf"):
-        raise ConfigError(f"bitsandbytes: option 'threshold' is {threshold!r}; allowed is a number of at least 0 (0: no outlier columns)")
+        raise ConfigError(
+            f"bitsandbytes: option 'threshold' is {threshold!r}; allowed is a number of at least 0 (0: no outlier columns)"
+        )
     name = options.get("format", "nf4")
     if name not in _FORMATS:
         raise ConfigError(f"bitsandbytes: option 'format' is {name!r}; allowed are {', '.join(_FORMATS)}")
@@ -142,7 +151,9 @@ def _check_saved(into: Path, replaced: list[str], settings: _Settings) -> None:
             shards |= dict.fromkeys(opened.keys(), str(file))
     wanted = [name + suffix for name in replaced for suffix in (".weight", _STATE_SUFFIX[settings.bits])]
     if missing := [key for key in wanted if key not in shards]:
-        raise EngineError(f"bitsandbytes saved {len(missing)} of {len(wanted)} quantized tensors not at all, first {missing[0]}")
+        raise EngineError(
+            f"bitsandbytes saved {len(missing)} of {len(wanted)} quantized tensors not at all, first {missing[0]}"
+        )
     for shard in sorted(set(shards.values())):
         with safe_open(shard, framework="pt") as opened:
             zero = [key for key in wanted if shards[key] == shard and not opened.get_tensor(key).any()]

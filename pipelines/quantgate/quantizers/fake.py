@@ -74,4 +74,6 @@ def _known(what: str, found: object, allowed: Mapping[str, object], plan: Quanti
         return
     nearest = get_close_matches(str(found), allowed, n=1)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
-    raise ConfigError(f"variant '{plan.variant.name}': unknown {what} '{found}': {hint}allowed are {', '.join(sorted(allowed))}")
+    raise ConfigError(
+        f"variant '{plan.variant.name}': unknown {what} '{found}': {hint}allowed are {', '.join(sorted(allowed))}"
+    )

@@ -70,7 +70,9 @@ def locate(source: ModelSource) -> Path:
         return _in_package(source.package, source.gguf_file or "*.gguf")
     folder = _hub_snapshot(source) if source.hub else Path(source.path or "").expanduser()
     if not folder.exists():
-        raise MissingModel(f"model '{source.name}': no file or folder at {folder.absolute()} (looked from {Path.cwd()})")
+        raise MissingModel(
+            f"model '{source.name}': no file or folder at {folder.absolute()} (looked from {Path.cwd()})"
+        )
     if folder.is_file():
         if folder.suffix != ".gguf":
             raise MissingModel(f"model '{source.name}': {folder} is neither a folder nor a .gguf file")

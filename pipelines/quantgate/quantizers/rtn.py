@@ -86,7 +86,9 @@ def _scheme(variant: Variant) -> Scheme:
         return Scheme(bits=bits, group=None, symmetric=symmetric)
     if kind == "group" and size.isdecimal() and int(size) > 0:
         return Scheme(bits=bits, group=int(size), symmetric=symmetric)
-    raise ConfigError(f"rtn: granularity is '{variant.granularity}'; allowed are channel and group:<size>, for example group:64")
+    raise ConfigError(
+        f"rtn: granularity is '{variant.granularity}'; allowed are channel and group:<size>, for example group:64"
+    )
 
 
 def _empty_model(path: str) -> Any:
@@ -137,7 +139,9 @@ def _round_model(model: Any, scheme: Scheme, progress: Progress) -> tuple[list[s
         rows = _rows(module)
         rounded = round_rows(rows, scheme)
         if not torch.isfinite(rounded).all():
-            raise NumericallyInvalid(f"rtn {scheme.bits}-bit made {name} non-finite: a weight is not finite or a scale exceeds float16")
+            raise NumericallyInvalid(
+                f"rtn {scheme.bits}-bit made {name} non-finite: a weight is not finite or a scale exceeds float16"
+            )
         rows.copy_(rounded)
         packed_bytes += _packed_bytes(rows.shape[0], rows.shape[1], scheme)
     return [name for name, _ in layers], packed_bytes

@@ -8,9 +8,7 @@ macOS); a network share may not have it.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from quantgate.errors import RegistryError
-from quantgate.records import MeasurementRow, Report, Verdict
+from quantgate.files import locked, write_whole
 from quantgate.names import check_alias
+from quantgate.records import MeasurementRow, Report, Verdict
 
 SCHEMA_VERSION = 1
-LOCK_WAIT_S = 60.0
-_POLL_S = 0.02
 
 # --------------------------------------------------------------------------- what may be registered and what may go out
 
@@ -135,49 +132,6 @@ def _report_location(report: Report, artifact_path: str) -> str:
 # -------------------------------------------------------------------------------------------------------- lock and file
 
 
-@contextmanager
-def locked(path: Path, *, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
-    """Hold the lock file ``path`` exclusively, across processes and threads; the system frees it when a holder dies.
-
-    Raises ``RegistryError`` where another holder keeps it for longer than ``wait_s`` seconds.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as handle:
-        _acquire(handle.fileno(), path, time.monotonic() + wait_s)
-        try:
-            yield
-        finally:
-            fcntl.flock(handle, fcntl.LOCK_UN)
-
-
-def _acquire(descriptor: int, path: Path, deadline_s: float) -> None:
-    """Take the lock, polling until the deadline on the monotonic clock."""
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline_s:
-                raise RegistryError(
-                    f"{path} is locked by another process; wait for it or end it, then run again"
-                ) from None
-            time.sleep(_POLL_S)
-        else:
-            return
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Replace the file in one step: written beside, forced to disk, renamed."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("w", encoding="utf-8") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
 # --------------------------------------------------------------------------------------------------------- the registry
 
 
@@ -231,7 +185,7 @@ class LocalRegistry:
             with locked(self._path.with_name(f"{self._path.name}.lock")):
                 state = self._read()
                 yield state
-                _write_whole(self._path, json.dumps(state, indent=2, ensure_ascii=False) + "\n")
+                write_whole(self._path, json.dumps(state, indent=2, ensure_ascii=False) + "\n")
         except OSError as error:
             raise RegistryError(f"{self._path} could not be written: {error}") from error
 

@@ -11,7 +11,6 @@ registry``; the tag ``artifact_path`` holds the path in both cases. Weights are 
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,9 +21,10 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from quantgate.errors import ConfigError, RegistryError
-from quantgate.records import Report
-from quantgate.registries.local import Candidate, candidate_of, check_expected, check_promotable, identity, locked
 from quantgate.names import check_alias
+from quantgate.records import Report
+from quantgate.registries.local import Candidate, candidate_of, check_expected, check_promotable, identity
+from quantgate.sinks.mlflow_store import Store, database_of, quiet
 
 POINTER_EXPERIMENT = "quantgate-registry"
 _POINTER_FOLDER = "checkpoint"
@@ -34,8 +34,8 @@ class MlflowRegistry:
     """The registry port over MLflow. ``tracking_uri``: ``sqlite:///<file>.db`` or the address of a server."""
 
     def __init__(self, *, tracking_uri: str) -> None:
-        self._database = _database_of(tracking_uri)
-        self._uri = tracking_uri if self._database is None else f"sqlite:///{self._database}"
+        self._database = database_of(tracking_uri)
+        self._uri = tracking_uri
 
     def register(self, model: str, report: Report, variant: str) -> str:
         """Record a judged candidate and return its version. Raises ``RegistryError``.
@@ -85,24 +85,16 @@ class MlflowRegistry:
     def _open(self) -> Iterator[MlflowClient]:
         """A client whose store exists, under the lock of a local one; every other error becomes ``RegistryError``."""
         try:
-            with self._exclusively(), _quiet():
-                yield MlflowClient(tracking_uri=self._uri, registry_uri=self._uri)
+            with quiet():
+                store = Store(self._uri)
+                with store.exclusively():
+                    yield store.client
         except (RegistryError, ConfigError):
             raise
         except Exception as error:  # the library's errors have no common class
             why = str(error).strip().partition("\n")[0] or type(error).__name__
             shown = re.sub(r"//[^/@]*@", "//", self._uri)
             raise RegistryError(f"MLflow registry at {shown}: {why.replace(self._uri, shown)}") from error
-
-    @contextmanager
-    def _exclusively(self) -> Iterator[None]:
-        """The lock beside a local database, which also makes its first use, the migrations, happen once."""
-        if self._database is None:
-            yield
-            return
-        with locked(Path(f"{self._database}.lock")):
-            _check_database(self._database)
-            yield
 
 
 def _alias(client: MlflowClient, model: str, alias: str) -> str | None:
@@ -181,39 +173,3 @@ def _experiment(client: MlflowClient) -> str:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
     raise RegistryError(f"MLflow experiment '{POINTER_EXPERIMENT}' can be neither found nor created")
-
-
-# The next three are also in sinks/mlflow.py: sinks and registries may not import one another.
-
-
-def _database_of(tracking_uri: str) -> Path | None:
-    """The file of a local SQLite store, None for a server or another database. Raises ``ConfigError`` for a folder."""
-    if tracking_uri.startswith("sqlite:///"):
-        return Path(tracking_uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
-    if "://" not in tracking_uri or tracking_uri.startswith("file:"):
-        raise ConfigError(f"MLflow store '{tracking_uri}' is a folder: use sqlite:///<file>.db or a server's address")
-    return None
-
-
-def _check_database(database: Path) -> None:
-    """Raise ``RegistryError`` for a file that is no SQLite database: MLflow would retry on it for 100 seconds."""
-    if not database.exists():
-        return
-    with database.open("rb") as handle:
-        start = handle.read(15)
-    if start not in {b"", b"SQLite format 3"}:
-        raise RegistryError(f"{database} is not an SQLite database: move it away or name another file")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep migrations and retries off the terminal; the levels are put back."""
-    loggers = [logging.getLogger(name) for name in ("mlflow", "alembic")]
-    levels = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL + 1)
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

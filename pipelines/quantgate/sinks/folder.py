@@ -6,10 +6,9 @@ that a reader sees the old page or the new one, never half of one.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
+from quantgate.files import write_whole
 from quantgate.records import Report
 from quantgate.render import html, markdown
 
@@ -24,17 +23,3 @@ class FolderSink:
         write_whole(page, html.page(report))
         write_whole(folder / "report.md", markdown.page(report))
         return str(page)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write UTF-8 text to ``path`` in one step; the folder is made where it is missing. Line ends stay as they are."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from quantgate.files import write_whole
 from quantgate.records import Report
 from quantgate.render import junit
-from quantgate.sinks.folder import write_whole
 
 
 class JUnitSink:

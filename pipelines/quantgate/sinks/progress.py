@@ -124,6 +124,8 @@ class ProgressDisplay:
 
     def _record(self, text: str) -> None:
         if self._log is not None:
-            with suppress(OSError):  # the log is a convenience: what must be kept is stored by the run, which reports a full disk
+            with suppress(
+                OSError
+            ):  # the log is a convenience: what must be kept is stored by the run, which reports a full disk
                 self._log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n")
                 self._log.flush()

@@ -6,8 +6,8 @@ arithmetic. A row needs the larger of the two, because prefill and decode do not
     predicted = floor((budget - fixed) / max(prefill bytes a row, KV bytes a row))
 
 The search starts at the prediction, widens and bisects. The ceiling is the largest batch that fits at full length every time it is tried;
-one more must fail or the search cap is reached, which is reported as ``>= cap`` and not as a maximum. A fill that passes the budget is
-ended at the step that passed it.
+one more must fail, or the search cap or the time limit is reached, which is reported as ``>=`` and not as a maximum. A fill that passes the
+budget is ended at the step that passed it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from quantgate.stages.measure import fixed_requests
 
 SLOPE_BATCHES = (1, 3)
 SLOPE_TOKENS = 2
+FIRST_STEP_DIVISOR = 8
 LIMIT_S = 900.0
 
 Try = Callable[[int], bool]
@@ -49,7 +50,9 @@ class _Search:
     def fill(self, batch_size: int, *, purpose: str, output_tokens: int | None = None) -> Probe:
         """One fill. Memory is released outside the handler, so that a failed fill cannot make a smaller one fail."""
         self.progress(len(self.probes), 0, f"filling batch {batch_size}")
-        requests = fixed_requests(self.session, self.job.workload, batch_size, self.job.seed, output_tokens=output_tokens)
+        requests = fixed_requests(
+            self.session, self.job.workload, batch_size, self.job.seed, output_tokens=output_tokens
+        )
         wanted, produced, outcome = requests[0].max_new_tokens * batch_size, 0, "fits"
         with self.device.watch_memory() as watch:
             try:
@@ -63,7 +66,9 @@ class _Search:
         peak_bytes = max(0, watch.peak.peak_bytes - self.job.base_bytes)
         self.device.release()
         if outcome == "fits":
-            outcome = "over budget" if peak_bytes > self.job.budget_bytes else "fits" if produced >= wanted else "too short"
+            outcome = (
+                "over budget" if peak_bytes > self.job.budget_bytes else "fits" if produced >= wanted else "too short"
+            )
         probe = Probe(batch_size=batch_size, outcome=outcome, peak_bytes=peak_bytes, purpose=purpose)  # type: ignore[arg-type]
         self.probes.append(probe)
         return probe
@@ -84,7 +89,7 @@ class _Search:
 
 
 def find(session: Session, device: Device, job: Job, progress: Progress) -> Capacity:
-    """The ceiling of the open session at the workload's lengths. ``confirmed`` 0: not even one request fits."""
+    """The ceiling of the open session at the workload's lengths. ``confirmed`` 0: not even one request fits; None: not known."""
     search = _Search(session, device, job, progress)
     kv_row = kvcache.kv_bytes_per_row(
         session.shape, job.workload.prompt_tokens + job.workload.output_tokens, session.loaded.kv_bytes_per_element
@@ -102,14 +107,15 @@ def find(session: Session, device: Device, job: Job, progress: Progress) -> Capa
     )
     small = [search.fill(size, purpose="slope", output_tokens=SLOPE_TOKENS) for size in SLOPE_BATCHES]
     if small[0].outcome in ("over budget", "out of memory"):
-        return _finish(blank, search, confirmed=0, limited_by="memory", why_not="not even one request fits into the budget")
+        return _finish(blank, search, confirmed=0, limited_by="memory")
     fixed, prefill_row = _line(small)
-    predicted = None if fixed is None else predict(job.budget_bytes, fixed, max(prefill_row or 0, kv_row))
+    row_bytes = max(prefill_row or 0, kv_row)
+    predicted = None if fixed is None or not row_bytes else predict(job.budget_bytes, fixed, row_bytes)
     known = replace(blank, fixed_bytes=fixed, prefill_bytes_per_row=prefill_row, predicted=predicted)
-    start = min(max(1, predicted or 1), job.workload.max_batch)
+    largest_start = job.workload.max_batch if small[1].outcome == "fits" else SLOPE_BATCHES[1] - 1
+    start = min(max(1, predicted or 1), job.workload.max_batch, largest_start)
     confirmed, limited_by = largest(search.fits, search.holds, start, job.workload.max_batch, search.out_of_time)
-    why_not = "not even one request fits into the budget" if confirmed == 0 else None
-    return _finish(known, search, confirmed=confirmed, limited_by=limited_by, why_not=why_not)
+    return _finish(known, search, confirmed=confirmed, limited_by=limited_by)
 
 
 def predict(budget_bytes: int, fixed_bytes: int, row_bytes: int) -> int:
@@ -119,30 +125,35 @@ def predict(budget_bytes: int, fixed_bytes: int, row_bytes: int) -> int:
     return max(0, (budget_bytes - fixed_bytes) // row_bytes)
 
 
-def largest(fits: Try, holds: Try, start: int, cap: int, out_of_time: Callable[[], bool]) -> tuple[int, LimitedBy]:
-    """The largest batch in 1..cap that fits and holds, searched from ``start``; 0 where none does. Every batch is tried once at most."""
-    low, high, step = 0, cap + 1, 1
-    batch = start
-    while True:
-        if out_of_time():
-            return low, "time"
+def largest(
+    fits: Try, holds: Try, start: int, cap: int, out_of_time: Callable[[], bool]
+) -> tuple[int | None, LimitedBy]:
+    """The largest batch in 1..cap that fits and then holds, searched from ``start``; 0 where none does.
+
+    Steps begin at an eighth of ``start``, double until the ceiling lies between two of them, and are halved from there: 6 probes or fewer
+    for a ceiling within 10 % of a start of up to 128. Fills may contradict one another: a batch that does not hold is taken as not fitting,
+    and the search goes on below it, so that it ends whatever the fills say. Out of time: the largest batch that fitted, if it holds, else
+    None.
+    """
+    low, high, step, batch = 0, cap + 1, max(1, start // FIRST_STEP_DIVISOR), start
+    fitted: set[int] = set()
+    while not out_of_time():
         if fits(batch):
+            fitted.add(batch)
             low = batch
         else:
             high = batch
-        if high - low == 1:
+        while high - low == 1:
             if low == 0 or holds(low):
                 return low, "search cap" if high > cap else "memory"
-            low, high, step, batch = 0, low, 1, max(1, low - 1)
-            if high == 1:
-                return 0, "memory"
-            continue
+            high, low, step = low, max((one for one in fitted if one < low), default=0), 1
         if high > cap:
             batch, step = min(low + step, cap), step * 2
         elif low == 0:
             batch, step = max(1, high - step), step * 2
         else:
             batch = (low + high) // 2
+    return next((one for one in sorted(fitted, reverse=True) if one < high and holds(one)), None), "time"
 
 
 def _line(small: list[Probe]) -> tuple[int | None, int | None]:
@@ -154,7 +165,26 @@ def _line(small: list[Probe]) -> tuple[int | None, int | None]:
     return max(0, first.peak_bytes - slope * first.batch_size), slope
 
 
-def _finish(known: Capacity, search: _Search, *, confirmed: int, limited_by: LimitedBy, why_not: str | None) -> Capacity:
+def _finish(known: Capacity, search: _Search, *, confirmed: int | None, limited_by: LimitedBy) -> Capacity:
+    """The result in words that are true: a fill that ended early says nothing about memory, and a search cut short nothing about zero."""
+    outcomes = {
+        probe.batch_size: probe.outcome
+        for probe in search.probes
+        if probe.outcome != "fits" and probe.purpose != "slope"
+    }
+    why_not = None
+    if confirmed is None:
+        why_not = f"no batch was confirmed in {LIMIT_S / 60:g} minutes"
+    elif outcomes.get(confirmed + 1) == "too short" and limited_by == "memory":
+        limited_by = "engine"
+    if confirmed == 0:
+        short = limited_by == "engine"
+        why_not = (
+            "the engine ended a single request before its full length"
+            if short
+            else "not even one request fits into the budget"
+        )
+        confirmed = None if short else 0
     return replace(
         known,
         confirmed=confirmed,

@@ -56,29 +56,43 @@ def finite(subject: Subject) -> Check:
     if bad:
         sheet, item = bad[0]
         items = "1 item" if len(bad) == 1 else f"{count(len(bad))} items"
-        because = f"is numerically invalid: {items} gave NaN or infinity, the first is {item.item_id} of {sheet.golden_set}"
+        because = (
+            f"is numerically invalid: {items} gave NaN or infinity, the first is {item.item_id} of {sheet.golden_set}"
+        )
         return _plain("finite", "fail", because)
     if not subject.variant.sheets:
         return _plain("finite", "not_measured", "was not scored, so nothing says that its numbers are finite")
-    odd = next((item for sheet in subject.variant.sheets for item in sheet.items if not _all_finite(item.evidence)), None)
+    odd = next(
+        (item for sheet in subject.variant.sheets for item in sheet.items if not _all_finite(item.evidence)), None
+    )
     if odd is not None:
-        because = f"is not measured: item {odd.item_id} holds a number that is not finite and that its session did not report"
+        because = (
+            f"is not measured: item {odd.item_id} holds a number that is not finite and that its session did not report"
+        )
         return _plain("finite", "not_measured", because)
     return _plain("finite", "pass", "gave finite numbers throughout")
 
 
 def _all_finite(evidence: ItemEvidence) -> bool:
     first = evidence.first_token_logprob
-    return all(one is not None and isfinite(one) for one in evidence.loglikelihoods) and (first is None or isfinite(first))
+    return all(one is not None and isfinite(one) for one in evidence.loglikelihoods) and (
+        first is None or isfinite(first)
+    )
 
 
 def distinct(subject: Subject) -> Check:
     """The variant is not another one under its name: neither its weights nor a set's raw log-likelihoods are bit-equal to another's."""
     loaded = subject.variant.loaded
     if loaded is None:
-        return _plain("distinct", "not_measured", "was not loaded, so its weights are not known to differ from the reference's")
+        return _plain(
+            "distinct", "not_measured", "was not loaded, so its weights are not known to differ from the reference's"
+        )
     if not loaded.weights_sha256:
-        return _plain("distinct", "not_measured", "has no digest of its weights, so they are not known to differ from the reference's")
+        return _plain(
+            "distinct",
+            "not_measured",
+            "has no digest of its weights, so they are not known to differ from the reference's",
+        )
     for other in subject.others:
         if other.loaded is not None and other.loaded.weights_sha256 == loaded.weights_sha256:
             return _same(other, "its weights as loaded are bit-equal with those")
@@ -94,7 +108,7 @@ def _same(other: VariantEvidence, what: str) -> Check:
 
 def _raw(one: VariantEvidence) -> set[tuple[object, ...]]:
     """The raw log-likelihoods of each sheet. A sheet without any says nothing: equal answers alone are no reason to refuse."""
-    found = set()
+    found: set[tuple[object, ...]] = set()
     for sheet in one.sheets:
         rows = [(item.item_id, item.evidence.loglikelihoods, item.evidence.first_token_logprob) for item in sheet.items]
         numbers = tuple(sorted((row for row in rows if row[1] or row[2] is not None), key=lambda row: row[0]))
@@ -107,7 +121,11 @@ def unquantized(subject: Subject) -> Check:
     """The reference is the model before quantization: against one that has lost something already, a loss is hidden."""
     one, loaded = subject.reference, subject.reference.loaded
     bits = one.variant.weight_bits
-    if bits is not None or (loaded is not None and loaded.quantized_parameters > 0) or (one.artifact is not None and one.artifact.simulated):
+    if (
+        bits is not None
+        or (loaded is not None and loaded.quantized_parameters > 0)
+        or (one.artifact is not None and one.artifact.simulated)
+    ):
         how = "" if bits is None else f" ({bits} bits)"
         return _plain("unquantized", "not_measured", f"is itself quantized{how}, so nothing can be measured against it")
     return _plain("unquantized", "pass", "is not quantized")
@@ -169,7 +187,11 @@ def _freed_share(_: CheckRule, subject: Subject) -> Iterator[Figure]:
 
 def _share_quantized(_: CheckRule, subject: Subject) -> Iterator[Figure]:
     name, loaded = "memory/share_quantized", subject.variant.loaded
-    if loaded is None or not 0 <= loaded.quantized_parameters <= loaded.logical_parameters or not loaded.logical_parameters:
+    if (
+        loaded is None
+        or not 0 <= loaded.quantized_parameters <= loaded.logical_parameters
+        or not loaded.logical_parameters
+    ):
         yield Figure(name=name, why_not="how many of its parameters are quantized is not known")
     elif (reason := _other_weights(subject)) is not None:
         yield Figure(name=name, why_not=reason)
@@ -188,7 +210,9 @@ def _ceiling_ratio(_: CheckRule, subject: Subject) -> Iterator[Figure]:
         yield Figure(name=name, why_not=reason)
     else:
         at_least = "" if found.limited_by == "memory" else "at least "
-        yield Figure(name=name, value=found.confirmed / base.confirmed, sentence=f"holds {at_least}{{}} the reference's batch")
+        yield Figure(
+            name=name, value=found.confirmed / base.confirmed, sentence=f"holds {at_least}{{}} the reference's batch"
+        )
 
 
 def _kl_mean(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
@@ -220,14 +244,20 @@ def _output_length(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
 
 def _length(golden: GoldenReference, subject: Subject) -> Figure | None:
     """None for a set whose answers are too short, or which asks for none."""
-    name, base, sheet = f"output_length/{golden.name}", sheet_of(subject.reference, golden), sheet_of(subject.variant, golden)
+    name, base, sheet = (
+        f"output_length/{golden.name}",
+        sheet_of(subject.reference, golden),
+        sheet_of(subject.variant, golden),
+    )
     if base is None or sheet is None:
         who = "the reference" if base is None else "the variant"
         return Figure(name=name, why_not=f"{who} was not scored on {golden.name}")
     answers = sum(item.evidence.text is not None for item in base.items)
     if not answers or base.output_tokens < LENGTH_FROM_TOKENS * answers:
         return None
-    return Figure(name=name, value=sheet.output_tokens / base.output_tokens, sentence="writes {} as many tokens as the reference")
+    return Figure(
+        name=name, value=sheet.output_tokens / base.output_tokens, sentence="writes {} as many tokens as the reference"
+    )
 
 
 def _no_set(rule: CheckRule, subject: Subject) -> Iterator[Figure]:

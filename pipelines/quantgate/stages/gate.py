@@ -113,16 +113,23 @@ def _of_reference(subject: Subject) -> Verdict:
     checks = (ran(subject), finite(subject), unquantized(subject))
     outcome: Outcome = "pass" if all(check.outcome == "pass" for check in checks) else "not_measured"
     because = "is the reference" if outcome == "pass" else _why(checks, outcome)
-    return Verdict(variant=subject.variant.variant.name, role="reference", outcome=outcome, checks=checks, because=because)
+    return Verdict(
+        variant=subject.variant.variant.name, role="reference", outcome=outcome, checks=checks, because=because
+    )
 
 
 def _of_candidate(subject: Subject, level: float) -> Verdict:
-    quality = [question.check(_level(question, level, subject.policy), subject.policy.power) for question in quality_questions(subject)]
+    quality = [
+        question.check(_level(question, level, subject.policy), subject.policy.power)
+        for question in quality_questions(subject)
+    ]
     checks = (*_always(subject), *quality, *plain_checks(subject))
     required = [check for check in checks if check.tier != "advisory"]
     outcome = worst([check.outcome for check in required])
     because = _why(required, outcome)
-    return Verdict(variant=subject.variant.variant.name, role="candidate", outcome=outcome, checks=checks, because=because)
+    return Verdict(
+        variant=subject.variant.variant.name, role="candidate", outcome=outcome, checks=checks, because=because
+    )
 
 
 def _level(question: QualityQuestion, level: float, policy: Policy) -> float:
@@ -143,7 +150,13 @@ def _of_known_bad(subject: Subject) -> Verdict:
     checks = (ran(subject), finite(subject), *quality)
     measured = "not_measured" not in [check.outcome for check in checks]
     ok = measured and all(check.outcome == "fail" for check in quality)
-    return _of_control(subject, checks, worst([check.outcome for check in checks]), ok=ok, must="must fail on every required golden set")
+    return _of_control(
+        subject,
+        checks,
+        worst([check.outcome for check in checks]),
+        ok=ok,
+        must="must fail on every required golden set",
+    )
 
 
 def _required_quality(subject: Subject) -> list[Check]:
@@ -164,7 +177,9 @@ def _of_control(subject: Subject, checks: tuple[Check, ...], outcome: Outcome, *
     else:
         wrong = _not_blocking(checks) if variant.role == "known_bad" and outcome != "not_measured" else checks
         because = f"is a control that {must} and came out as {outcome_word(outcome).lower()}: it {_why(wrong, outcome)}"
-    return Verdict(variant=variant.name, role=variant.role, outcome=outcome, checks=checks, because=because, control_ok=ok)
+    return Verdict(
+        variant=variant.name, role=variant.role, outcome=outcome, checks=checks, because=because, control_ok=ok
+    )
 
 
 def _not_blocking(checks: Sequence[Check]) -> list[Check]:
@@ -185,7 +200,9 @@ def _why(checks: Sequence[Check], outcome: Outcome) -> str:
 
 
 def _tightest(checks: Sequence[Check]) -> str:
-    quality = [(check.bound - check.margin, check) for check in checks if check.bound is not None and check.margin is not None]
+    quality = [
+        (check.bound - check.margin, check) for check in checks if check.bound is not None and check.margin is not None
+    ]
     return max(quality, key=lambda one: one[0])[1].because if quality else "meets every required check"
 
 
@@ -215,7 +232,9 @@ def _blocked(candidates: Sequence[Verdict], policy: Policy) -> str:
     if not candidates:
         return "Promotion is blocked: the run has no candidate"
     rule = "no candidate passes" if policy.require == "any" or len(candidates) == 1 else "not every candidate passes"
-    each = ", ".join(f"{one.variant} {outcome_word(one.outcome).lower()}" for one in candidates if one.outcome != "pass")
+    each = ", ".join(
+        f"{one.variant} {outcome_word(one.outcome).lower()}" for one in candidates if one.outcome != "pass"
+    )
     return f"Promotion is blocked: {rule} ({each})"
 
 
@@ -237,5 +256,9 @@ def _figure(one: VariantEvidence, verdict: Verdict, policy: Policy) -> float | N
         case "tokens_per_s_at_ceiling":
             return one.tokens_per_s_at_ceiling
         case _:
-            losses = [check.estimate for check in verdict.checks if check.tier != "advisory" and check.b is not None and check.estimate is not None]
+            losses = [
+                check.estimate
+                for check in verdict.checks
+                if check.tier != "advisory" and check.b is not None and check.estimate is not None
+            ]
             return -max(losses) if losses else None

@@ -6,12 +6,12 @@ Warm-ups are separate generations, marked as such and never averaged in. Every s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from quantgate.ports import Device, Progress, Session
-from quantgate.records import Generation, Request, Workload
+from quantgate.records import Generation, Request, Step, Workload
 
 WARMUP_TOKENS = 8
 
@@ -32,7 +32,7 @@ def block(session: Session, device: Device, job: Job, progress: Progress) -> tup
     for index, batch_size in enumerate(job.batch_sizes):
         progress(index, len(job.batch_sizes), f"timing batch {batch_size}")
         requests = fixed_requests(session, job.workload, batch_size, job.seed)
-        short = fixed_requests(session, job.workload, batch_size, job.seed, output_tokens=min(WARMUP_TOKENS, job.workload.output_tokens))
+        short = fixed_requests(session, job.workload, batch_size, job.seed, output_tokens=WARMUP_TOKENS)
         done += [timed(session, device, short, warmup=True) for _ in range(job.warmups)]
         done.append(timed(session, device, requests))
     progress(len(job.batch_sizes), len(job.batch_sizes), "timing")
@@ -40,32 +40,46 @@ def block(session: Session, device: Device, job: Job, progress: Progress) -> tup
 
 
 def timed(session: Session, device: Device, requests: Sequence[Request], *, warmup: bool = False) -> Generation:
-    """One batch, timed step by step."""
+    """One batch, timed step by step. Tokens are counted after the clock has stopped."""
     arrivals: list[float] = []
-    produced = 0
+    steps: list[Step] = []
     device.synchronize()
     started_s = device.now_s()
     for step in session.generate(requests):
         device.synchronize()
         arrivals.append(device.now_s() - started_s)
-        produced += len(step.ids)
+        steps.append(step)
     return Generation(
         batch_size=len(requests),
         prompt_tokens=len(requests[0].tokens),
         output_tokens=requests[0].max_new_tokens,
-        produced_tokens=produced,
+        produced_tokens=produced_tokens(steps, session.tokenizer.eos_ids),
         step_s=tuple(arrivals),
         warmup=warmup,
     )
 
 
+def produced_tokens(steps: Iterable[Step], eos_ids: Sequence[int]) -> int:
+    """Tokens of all rows up to and including each row's first end of sequence; what a batch pads behind it is nobody's output."""
+    ended: set[str] = set()
+    produced = 0
+    for step in steps:
+        running = [row for row in step.ids if row not in ended]
+        produced += len(running)
+        ended.update(row for row in running if step.ids[row] in eos_ids)
+    return produced
+
+
 def fixed_requests(
     session: Session, workload: Workload, batch_size: int, seed: int, *, output_tokens: int | None = None
 ) -> list[Request]:
-    """Requests of exactly the workload's lengths. Prompts are ids drawn from ``seed``: timing does not depend on their meaning."""
+    """Requests of the workload's lengths, or of fewer ``output_tokens``.
+
+    Prompts are ids drawn from ``seed``: timing does not depend on their meaning.
+    """
     rng = Random(seed)
     special = {session.tokenizer.bos_id, *session.tokenizer.eos_ids}
-    wanted = output_tokens or workload.output_tokens
+    wanted = workload.output_tokens if output_tokens is None else min(output_tokens, workload.output_tokens)
     ordinary = [token for token in range(session.tokenizer.vocabulary_size) if token not in special]
     return [
         Request(

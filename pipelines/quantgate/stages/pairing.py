@@ -53,10 +53,14 @@ class Pairs:
     @property
     def losses(self) -> tuple[int, ...]:
         """1 for a regression, -1 for a recovery, 0 for a tie, in item order."""
-        return tuple(int(left) - int(right) for left, right in zip(self.reference_right, self.variant_right, strict=True))
+        return tuple(
+            int(left) - int(right) for left, right in zip(self.reference_right, self.variant_right, strict=True)
+        )
 
 
-def pair(reference: ScoreSheet, variant: ScoreSheet, golden: GoldenReference, role: Role, max_absent: float) -> Pairs | str:
+def pair(
+    reference: ScoreSheet, variant: ScoreSheet, golden: GoldenReference, role: Role, max_absent: float
+) -> Pairs | str:
     """The pairs, or half a sentence why the two sheets cannot be compared."""
     reason = (
         _why_not_whole("the reference", reference, golden)
@@ -103,7 +107,9 @@ def _absent(items: Mapping[str, ItemScore], golden: GoldenReference) -> list[str
     return [one for one in golden.item_ids if _value(items.get(one)) is None]
 
 
-def _clusters(left: Mapping[str, ItemScore], right: Mapping[str, ItemScore], golden: GoldenReference) -> tuple[str, ...] | None:
+def _clusters(
+    left: Mapping[str, ItemScore], right: Mapping[str, ItemScore], golden: GoldenReference
+) -> tuple[str, ...] | None:
     """Each item's cluster; an item without one is a cluster of its own, under a name no cluster of the file can have."""
     names = []
     for one in golden.item_ids:
@@ -130,13 +136,13 @@ def _why_not_whole(who: str, sheet: ScoreSheet, golden: GoldenReference) -> str 
 def _why_not_comparable(reference: ScoreSheet, variant: ScoreSheet, role: Role) -> str | None:
     """The first condition that differs, or that nobody wrote down. Only the identity control may use other batches."""
     if role != "identity" and reference.batch_plan != variant.batch_plan:
-        return f"not comparable: the batch plan is {_plan(reference.batch_plan)} for the reference and {_plan(variant.batch_plan)} for the variant"
+        plan, other = _plan(reference.batch_plan), _plan(variant.batch_plan)
+        return f"not comparable: the batch plan is {plan} for the reference and {other} for the variant"
     for field in sorted({*CONDITIONS, *reference.conditions, *variant.conditions}):
         for who, sheet in (("the reference", reference), ("the variant", variant)):
             if field not in sheet.conditions:
                 return f"not comparable: {field} is not known for {who}"
-        ours, theirs = reference.conditions[field], variant.conditions[field]
-        if ours != theirs:
+        if (ours := reference.conditions[field]) != (theirs := variant.conditions[field]):
             return f"not comparable: {field} is {ours!r} for the reference and {theirs!r} for the variant"
     if reference.first_prompt != variant.first_prompt:
         return "not comparable: the prompt template differs, the first prompt is not the same text for the reference and the variant"

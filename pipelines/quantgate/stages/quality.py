@@ -131,15 +131,18 @@ def _why_unfit(golden: GoldenReference, rule: CheckRule, minimum_items: int) -> 
     """Why nothing could be decided on this set whatever was measured."""
     n = len(golden.item_ids)
     if rule.margin is None or not 0 < rule.margin < 1:
-        return f"the policy's margin is {rule.margin}; it lies between 0 and 1"
+        given = "the policy gives no margin" if rule.margin is None else f"the policy's margin is {rule.margin}"
+        return f"{given}; it must lie between 0 and 1"
     if n == 0:
         return "it has no items"
     if len(set(golden.item_ids)) < n:
         return "two of its items have the same id"
     if n < minimum_items:
-        return f"it has {count(n)} {'item' if n == 1 else 'items'} and the policy asks for at least {count(minimum_items)}"
+        return (
+            f"it has {count(n)} {'item' if n == 1 else 'items'} and the policy asks for at least {count(minimum_items)}"
+        )
     if not 0 <= golden.chance_level < 1:
-        return f"its chance level is {golden.chance_level}; it lies between 0 and 1"
+        return f"its chance level is {golden.chance_level}; it must lie between 0 and 1"
     return None
 
 
@@ -157,7 +160,9 @@ def _invalid(subject: Subject, golden: GoldenReference) -> Failure | None:
     """The failure by which the variant showed NaN while it was scored on this set; None where the reference has no scores there either."""
     if sheet_of(subject.reference, golden) is None or sheet_of(subject.variant, golden) is not None:
         return None
-    return next((one for one in subject.variant.failures if one.numerical and one.stage == f"score {golden.name}"), None)
+    return next(
+        (one for one in subject.variant.failures if one.numerical and one.stage == f"score {golden.name}"), None
+    )
 
 
 def _insensitive(pairs: Pairs, golden: GoldenReference, rule: CheckRule) -> str | None:
@@ -184,7 +189,11 @@ def _sentence(decision: Decision, pairs: Pairs, question: QualityQuestion, power
     found = f"{_found(decision, question)}{_absent(pairs)}"
     if decision.outcome == "inconclusive":
         return f"{found}. {_help(decision, pairs, question.margin, power)}"
-    return f"{found}; the loss is shown, within the margin" if decision.outcome == "pass" and decision.loss_shown else found
+    return (
+        f"{found}; the loss is shown, within the margin"
+        if decision.outcome == "pass" and decision.loss_shown
+        else found
+    )
 
 
 def _found(decision: Decision, question: QualityQuestion) -> str:
@@ -208,7 +217,11 @@ def _found(decision: Decision, question: QualityQuestion) -> str:
 def _absent(pairs: Pairs) -> str:
     if not pairs.absent_variant:
         return ""
-    items = "1 item without an answer counts" if pairs.absent_variant == 1 else f"{count(pairs.absent_variant)} items without an answer count"
+    items = (
+        "1 item without an answer counts"
+        if pairs.absent_variant == 1
+        else f"{count(pairs.absent_variant)} items without an answer count"
+    )
     return f"; {items} as lost"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from quantgate.errors import MeasureError
-from quantgate.ports import Progress, Quantizer, QuantizePlan
+from quantgate.ports import Progress, QuantizePlan, Quantizer
 from quantgate.records import Artifact
 
 

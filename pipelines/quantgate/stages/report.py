@@ -31,10 +31,15 @@ from quantgate.records import (
     SpeedRun,
     VariantEvidence,
 )
+from quantgate.render.quantities import ratio
 from quantgate.stages.gate import EXIT_CODES
-from quantgate.stages.pairing import paired_items
+from quantgate.stages.pairing import paired_items, right_on_both
+from quantgate.stages.subject import one_line
 from quantgate.stats.paired import loss_lower, loss_upper
 from quantgate.stats.proportions import mcnemar_exact
+
+COLD_START = 2.0
+"""A first timed generation this many times the median was not warm."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +67,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         device=reference.device,
         outcome=decision.outcome,
         exit_code=EXIT_CODES[decision.outcome],
-        headline=decision.because,
+        headline=_sentence(decision.because),
         sentences=tuple(_sentences(decision, evidence)),
         verdicts=decision.verdicts,
         chosen=decision.chosen,
@@ -89,13 +94,39 @@ def _source(model: ModelSource) -> str:
 
 
 def _sentences(decision: Decision, evidence: Evidence) -> Iterator[str]:
-    """One sentence for each verdict that is worth reading aloud, then what did not finish."""
+    """One sentence for each verdict that is worth reading aloud, then what did not finish, then what else a reader must know."""
     for verdict in decision.verdicts:
         if verdict.role != "reference" or verdict.outcome != "pass":
-            yield f"{verdict.variant} {verdict.because}"
+            yield _sentence(f"{verdict.variant} {verdict.because}")
+    said = {verdict.variant: verdict.because for verdict in decision.verdicts}
     for one in evidence.variants:
         for failure in one.failures:
-            yield f"{one.variant.name}: {failure.stage} did not finish ({failure.kind}): {failure.message}"
+            message = one_line(failure.message)
+            if message not in said[one.variant.name]:
+                yield _sentence(f"{one.variant.name}: {failure.stage} did not finish ({failure.kind}): {message}")
+    for verdict in decision.verdicts:
+        for check in verdict.checks:
+            if check.tier == "advisory" and check.outcome != "pass":
+                yield _sentence(f"{verdict.variant} {check.because}. This is advisory and decides nothing")
+    for one in evidence.variants:
+        yield from _cold_starts(one)
+
+
+def _sentence(text: str) -> str:
+    """With its full stop, and one only."""
+    return text if text.endswith(("!", "?")) else f"{text.rstrip('. ')}."
+
+
+def _cold_starts(one: VariantEvidence) -> Iterator[str]:
+    """A first timed generation far from the others: the warm-ups did not cover it."""
+    timed = [] if one.speed is None else [each for each in one.speed.generations if not each.warmup and each.step_s]
+    for batch_size in sorted({each.batch_size for each in timed}):
+        walls = [each.step_s[-1] for each in timed if each.batch_size == batch_size]
+        if walls[0] > COLD_START * median(walls):
+            yield (
+                f"{one.variant.name}: the first timed generation at batch {batch_size} took {ratio(walls[0] / median(walls))} the "
+                "median; give it more warm-ups."
+            )
 
 
 # ---------------------------------------------------------------------------------------------- measurements
@@ -189,11 +220,15 @@ def _median(values: Sequence[float]) -> float | None:
 # ---------------------------------------------------------------------------------------------- quality
 
 
+Both = tuple[ItemScore | None, ItemScore | None]
+"""An item as the reference and as a variant answered it; None where one of them did not."""
+
+
 def _quality(evidence: Evidence, reference: VariantEvidence, context: Context) -> Iterator[QualityRow]:
     for one in evidence.variants:
         for sheet in one.sheets:
             base = _sheet_of(reference, sheet)
-            paired = [] if base is None or one is reference else paired_items(base, sheet)
+            paired = [] if base is None or one is reference else _all_items(base, sheet)
             yield QualityRow(
                 variant=one.variant.name,
                 golden_set=sheet.golden_set,
@@ -213,29 +248,33 @@ def _sheet_of(one: VariantEvidence, like: ScoreSheet) -> ScoreSheet | None:
     return next((sheet for sheet in one.sheets if sheet.golden_sha256 == like.golden_sha256), None)
 
 
-def _mcnemar(paired: Sequence[tuple[ItemScore, ItemScore]]) -> float | None:
+def _all_items(reference: ScoreSheet, variant: ScoreSheet) -> list[Both]:
+    """Every item that either side has: one that crashed and vanished is shown as the gate counts it."""
+    left, right = ({item.item_id: item for item in sheet.items} for sheet in (reference, variant))
+    return [(left.get(one), right.get(one)) for one in {**left, **right}]
+
+
+def _mcnemar(paired: Sequence[Both]) -> float | None:
     if not paired:
         return None
     b, c = _counts(paired)
     return mcnemar_exact(b=b, c=c).two_sided
 
 
-def _counts(paired: Sequence[tuple[ItemScore, ItemScore]]) -> tuple[int, int]:
-    b = sum(left.value == 1 and right.value == 0 for left, right in paired)
-    c = sum(left.value == 0 and right.value == 1 for left, right in paired)
-    return b, c
+def _counts(paired: Sequence[Both]) -> tuple[int, int]:
+    """Regressions and recoveries, missing answers counted as the gate counts them."""
+    both = [right_on_both(left, right) for left, right in paired]
+    return sum(base and not other for base, other in both), sum(other and not base for base, other in both)
 
 
-def _slices(
-    sheet: ScoreSheet, base: ScoreSheet | None, paired: Sequence[tuple[ItemScore, ItemScore]], alpha: float
-) -> Iterator[SliceRow]:
+def _slices(sheet: ScoreSheet, base: ScoreSheet | None, paired: Sequence[Both], alpha: float) -> Iterator[SliceRow]:
     """Slices are shown with bounds at alpha / k over the k slices looked at; they decide nothing."""
-    names = list(dict.fromkeys(item.slice for item in sheet.items))
-    level = alpha / len(names)
+    names = list(dict.fromkeys([_slice(both) for both in paired] or [item.slice for item in sheet.items]))
+    level = alpha / max(1, len(names))
     for name in names:
-        pairs = [(left, right) for left, right in paired if right.slice == name]
+        pairs = [both for both in paired if _slice(both) == name]
+        n = len(pairs) or sum(item.slice == name for item in sheet.items)
         b, c = _counts(pairs)
-        n = sum(item.slice == name for item in sheet.items)
         yield SliceRow(
             slice=name,
             n=n,
@@ -243,11 +282,16 @@ def _slices(
             accuracy=_accuracy(sheet, name),
             b=b,
             c=c,
-            loss=(b - c) / len(pairs) if pairs else None,
-            lower=loss_lower(b=b, c=c, n=len(pairs), alpha=level) if pairs else None,
-            upper=loss_upper(b=b, c=c, n=len(pairs), alpha=level) if pairs else None,
+            loss=(b - c) / n if pairs else None,
+            lower=loss_lower(b=b, c=c, n=n, alpha=level) if pairs else None,
+            upper=loss_upper(b=b, c=c, n=n, alpha=level) if pairs else None,
             level=1 - level,
         )
+
+
+def _slice(both: Both) -> str:
+    item = both[0] or both[1]
+    return "" if item is None else item.slice
 
 
 def _accuracy(sheet: ScoreSheet, name: str) -> float | None:

@@ -14,7 +14,17 @@ from math import isfinite
 
 from quantgate.errors import EngineError
 from quantgate.ports import Device, Metric, Progress, Session, Tokenizer
-from quantgate.records import BatchPlan, GoldenItem, GoldenSet, ItemEvidence, ItemScore, Request, Scalar, ScoreSheet, Step
+from quantgate.records import (
+    BatchPlan,
+    GoldenItem,
+    GoldenSet,
+    ItemEvidence,
+    ItemScore,
+    Request,
+    Scalar,
+    ScoreSheet,
+    Step,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +73,7 @@ def score(session: Session, device: Device, job: Job, progress: Progress) -> Sco
         items=tuple(_score(prompt.item, evidence, job.metrics) for prompt in prompts),
         batch_plan=job.plan,
         conditions=_conditions(session.tokenizer, device),
-        first_prompt=session.tokenizer.render(job.golden.items[0]),
+        first_prompt=session.tokenizer.render(job.golden.items[0]) if job.golden.items else "",
         seconds=device.now_s() - started_s,
     )
 
@@ -102,13 +112,25 @@ def continuation(context: str, choice: str, tokenizer: Tokenizer) -> tuple[tuple
 def _prompt(item: GoldenItem, tokenizer: Tokenizer) -> Prompt:
     text = tokenizer.render(item)
     if not item.choices:
-        return Prompt(item=item, context=tokenizer.encode(text, add_bos=True), continuations=())
-    # A raw prompt ends in a word and the choice follows after a space; a chat template ends in its own separator.
-    space = "" if item.template == "chat" or text.endswith((" ", "\n")) else " "
-    pairs = [continuation(text, space + choice, tokenizer) for choice in item.choices]
-    if not all(ids for _, ids in pairs):
-        raise EngineError(f"item {item.item_id}: a choice has no tokens")
-    return Prompt(item=item, context=pairs[0][0], continuations=tuple(ids for _, ids in pairs))
+        prompt = Prompt(item=item, context=tokenizer.encode(text, add_bos=True), continuations=())
+    else:
+        # A raw prompt ends in a word and the choice follows after a space; a chat template ends in its own separator.
+        space = "" if item.template == "chat" or text.endswith((" ", "\n")) else " "
+        pairs = [continuation(text, space + choice, tokenizer) for choice in item.choices]
+        prompt = Prompt(item=item, context=pairs[0][0], continuations=tuple(ids for _, ids in pairs))
+    _refuse_odd(prompt, tokenizer)
+    return prompt
+
+
+def _refuse_odd(prompt: Prompt, tokenizer: Tokenizer) -> None:
+    """Before any work: a prompt or choice without tokens, or a prompt that begins with two BOS, gives numbers that look right."""
+    what = f"item {prompt.item.item_id} (line {prompt.item.line})"
+    if not prompt.context:
+        raise EngineError(f"{what}: the prompt has no tokens")
+    if not all(prompt.continuations):
+        raise EngineError(f"{what}: a choice has no tokens")
+    if tokenizer.bos_id is not None and prompt.context[:2] == (tokenizer.bos_id, tokenizer.bos_id):
+        raise EngineError(f"{what}: the prompt begins with two BOS tokens; the template and the tokenizer each add one")
 
 
 def _refuse_overlong(prompts: Sequence[Prompt], limit_tokens: int | None) -> None:
@@ -152,15 +174,17 @@ def _texts(session: Session, batch: Sequence[Prompt]) -> Iterator[ItemEvidence]:
 
 
 def _generated(item: GoldenItem, steps: Sequence[Step], tokenizer: Tokenizer) -> ItemEvidence:
-    ids = [step.ids[item.item_id] for step in steps if item.item_id in step.ids]
+    """What one row produced, up to and including its first end of sequence. A row that the engine never answered has no text."""
+    given = [step.ids[item.item_id] for step in steps if item.item_id in step.ids]
+    end = next((place for place, one in enumerate(given) if one in tokenizer.eos_ids), None)
+    ids = given if end is None else given[: end + 1]
     bad = any(item.item_id in step.nonfinite for step in steps)
-    ended = bool(ids) and ids[-1] in tokenizer.eos_ids
-    text = tokenizer.decode(ids[:-1] if ended else ids)
-    stopped = ended or any(stop in text for stop in item.stop)
+    text = tokenizer.decode(ids if end is None else ids[:-1])
+    stopped = end is not None or any(stop in text for stop in item.stop)
     first = steps[0].first_logprobs if steps else None
     return ItemEvidence(
         item_id=item.item_id,
-        text=None if bad else text,
+        text=None if bad or not ids else text,
         output_tokens=len(ids),
         truncated=not bad and not stopped and len(ids) >= item.max_new_tokens,
         nonfinite=bad,

@@ -17,16 +17,9 @@ from hypothesis import strategies as st
 from publishing import GOLDEN_SHA256, RUN_ID, measured, report, report_folder, store_in
 from quantgate.errors import ConfigError, QuantgateError
 from quantgate.records import Promotion, Report
-from quantgate.sinks.mlflow import (
-    MlflowSink,
-    Store,
-    figures_of,
-    metric_name,
-    original_name,
-    params_of,
-    scheme_parts,
-    variant_tags,
-)
+from quantgate.sinks.mlflow import MlflowSink
+from quantgate.sinks.mlflow_figures import figures_of, metric_name, original_name, params_of, scheme_parts, variant_tags
+from quantgate.sinks.mlflow_store import Store
 
 FREED = "memory/freed_bytes"
 

@@ -1,0 +1,293 @@
+"""A report in MLflow's terms: names, figures, params, tags and tables. Pure: nothing is logged here.
+
+A figure that was not measured is absent, and so is freed memory that was computed for a simulated variant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlflow.entities import Dataset, DatasetInput, InputTag
+
+from quantgate.errors import QuantgateError
+from quantgate.records import Check, GoldenRow, MeasurementRow, Report, Scalar, Verdict
+
+LONGEST_NAME = 250
+LONGEST_NOTE = 4000
+LONGEST_DATASET_NAME = 500
+LONGEST_DATASET_DIGEST = 36
+
+# --------------------------------------------------------------------------------------------------------------- names
+
+
+def metric_name(original: str) -> str:
+    """The name in MLflow's alphabet ``[A-Za-z0-9_./ -]``, reversible by ``original_name``; usual names stay.
+
+    Any other character becomes ``_x<UTF-8 in hex>_``, and so do ``_`` before ``x`` and path parts that are
+    empty, ``.`` or ``..``. A name past 250 characters is cut and ends in a digest: ``metric_names.json`` has it whole.
+    """
+    name = "/".join(_path_part(part) for part in original.split("/"))
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: LONGEST_NAME - 20].rstrip('/')}_xh{digest}_"
+
+
+def original_name(name: str) -> str:
+    """The inverse of ``metric_name``. Raises ``ValueError`` for a name that was cut: ``h`` is no hexadecimal digit."""
+    return re.sub(r"_x(h?[0-9a-f]*)_", lambda found: bytes.fromhex(found[1]).decode(errors="surrogatepass"), name)
+
+
+def metric_names(originals: Iterable[str]) -> dict[str, str]:
+    """Original -> name in MLflow. Raises ``QuantgateError`` where two originals would share a name."""
+    names: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    for original in originals:
+        name = metric_name(original)
+        if taken.setdefault(name, original) != original:
+            raise QuantgateError(f"metrics {taken[name]!r} and {original!r} would both be called {name!r} in MLflow")
+        names[original] = name
+    return names
+
+
+def _path_part(part: str) -> str:
+    """One part between slashes, escaped so that it is never empty, ``.`` or ``..``."""
+    if part in {"", ".", ".."}:
+        return "".join(map(_escape, part)) or "_x_"
+    return re.sub(r"_(?=x)|[^A-Za-z0-9_. -]", lambda found: _escape(found[0]), part)
+
+
+def _escape(character: str) -> str:
+    """A character as ``_x<hex>_``."""
+    return f"_x{character.encode(errors='surrogatepass').hex()}_"
+
+
+# -------------------------------------------------------------------------------------------- what stands in the store
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    """One metric. ``step`` is the batch size for ``speed/*`` by batch, else 0."""
+
+    name: str
+    value: float
+    step: int = 0
+
+
+_Raw = tuple[str, float | None, int]
+
+
+def figures_of(report: Report, variant: str) -> tuple[Figure, ...]:
+    """Every figure of one variant that was measured. Raises ``QuantgateError`` for NaN and infinity."""
+    row, verdict = row_of(report, variant), _verdict(report, variant)
+    found = [*_quality(report, variant, verdict), *(_memory(row) if row else ()), *(_speed(row) if row else ())]
+    measured = [Figure(name=name, value=float(value), step=step) for name, value, step in found if value is not None]
+    for figure in measured:
+        if not math.isfinite(figure.value):
+            raise QuantgateError(f"{figure.name} of '{variant}' is {figure.value}: an unknown figure must be absent")
+    return tuple(measured)
+
+
+def _quality(report: Report, variant: str, verdict: Verdict | None) -> Iterator[_Raw]:
+    """Accuracy, divergence, and what the gate saw of each golden set. Loss is positive when worse."""
+    for row in report.quality:
+        if row.variant == variant:
+            group = f"quality/{row.golden_set}"
+            yield f"{group}/accuracy", row.accuracy, 0
+            yield f"{group}/kl_mean", row.kl.mean if row.kl else None, 0
+            yield f"{group}/top1_agreement", row.kl.top1_agreement if row.kl else None, 0
+    for check in _quality_checks(verdict):
+        yield f"{check.name}/loss", check.estimate, 0
+        yield f"{check.name}/loss_upper", check.bound, 0
+        yield f"{check.name}/margin", check.margin, 0
+        yield f"{check.name}/flips_share", _flips_share(check), 0
+
+
+def _quality_checks(verdict: Verdict | None) -> Iterable[Check]:
+    """One quality check a golden set; where a policy has several, the required one."""
+    found: dict[str, Check] = {}
+    for check in sorted(verdict.checks if verdict else (), key=lambda check: check.tier != "required"):
+        if check.name.startswith("quality/"):
+            found.setdefault(check.name, check)
+    return found.values()
+
+
+def _flips_share(check: Check) -> float | None:
+    """Items whose correctness changed, either way, over all compared items."""
+    return None if check.b is None or check.c is None or not check.n else (check.b + check.c) / check.n
+
+
+def _memory(row: MeasurementRow) -> Iterator[_Raw]:
+    """Weights and ceiling. Freed memory of a simulated variant is arithmetic and not published as measured."""
+    yield "memory/weight_bytes", row.weight_bytes, 0
+    if not row.freed_simulated:
+        yield "memory/freed_bytes", row.freed_bytes, 0
+        yield "memory/freed_share", row.freed_share, 0
+    if row.ceiling:
+        yield "ceiling/predicted_batch", row.ceiling.predicted, 0
+        yield "ceiling/confirmed_batch", row.ceiling.confirmed, 0
+
+
+def _speed(row: MeasurementRow) -> Iterator[_Raw]:
+    """Speed over batch size."""
+    for speed in row.speed:
+        yield "speed/ttft_s", speed.ttft_s, speed.batch_size
+        yield "speed/tpot_s", speed.tpot_s, speed.batch_size
+        yield "speed/output_tokens_per_s", speed.output_tokens_per_s, speed.batch_size
+        yield "speed/ratio_to_reference", speed.ratio_to_reference, speed.batch_size
+    yield "speed/tokens_per_s_at_ceiling", row.tokens_per_s_at_ceiling, 0
+
+
+def params_of(report: Report, variant: str | None) -> dict[str, str]:
+    """What was asked for: of the run, and with ``variant`` of that one as well. What is unknown is absent."""
+    row = row_of(report, variant)
+    bits, granularity = scheme_parts(row.scheme) if row else (None, None)
+    found = {
+        "model": report.model,
+        "device": report.device.name if report.device else None,
+        "golden_set": ", ".join(f"{golden.name} {golden.version}" for golden in report.golden_sets) or None,
+        "policy_sha256": report.policy_sha256,
+        "quantizer": row.quantizer if row else None,
+        "bits": bits,
+        "granularity": granularity,
+        "dtype": row.dtype if row else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def scheme_parts(scheme: str) -> tuple[str | None, str | None]:
+    """Bits and granularity of ``w4a16-g64`` and its like: ``("4", "group:64")``; a float variant has neither."""
+    found = re.fullmatch(r"w(\d+)a\d+(?:-(channel)|-g(.+))?", scheme)
+    if found is None:
+        return None, None
+    return found[1], found[2] or (f"group:{found[3]}" if found[3] else "tensor")
+
+
+def run_tags(report: Report, folder: Path | None) -> dict[str, str]:
+    """Tags of the parent run; the folder's place where it is given."""
+    promoted = bool(report.promotion and report.promotion.promoted)
+    return {
+        **_common_tags(report, promoted),
+        "quantgate.kind": "run",
+        **({"quantgate.folder": str(folder.absolute())} if folder else {}),
+        "outcome": report.outcome,
+        "verdict": report.outcome,
+        "exit_code": str(report.exit_code),
+        "mlflow.note.content": _note(report.headline, *report.sentences),
+    }
+
+
+def variant_tags(report: Report, variant: str, parent: str) -> dict[str, str]:
+    """Tags of a variant's run under the run ``parent``."""
+    row, verdict, promotion = row_of(report, variant), _verdict(report, variant), report.promotion
+    promoted = bool(promotion and promotion.promoted and promotion.variant == variant)
+    role = verdict.role if verdict else row.role if row else None
+    control_ok = verdict.control_ok if verdict else None
+    found = {
+        **_common_tags(report, promoted),
+        "quantgate.kind": "variant",
+        "quantgate.variant": variant,
+        "mlflow.parentRunId": parent,
+        "role": role,
+        "verdict": verdict.outcome if verdict else None,
+        "control_ok": None if control_ok is None else _yes(control_ok),
+        "freed_simulated": "true" if row and row.freed_simulated else None,
+        "mlflow.note.content": _note(verdict.because if verdict else "", row.note if row else ""),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _common_tags(report: Report, promoted: bool) -> dict[str, str]:
+    """Tags of every run."""
+    return {
+        "quantgate.run_id": report.run_id,
+        "quantgate.version": report.fingerprint.quantgate_version,
+        "evidence_sha256": report.evidence_sha256,
+        "policy_sha256": report.policy_sha256,
+        "promoted": _yes(promoted),
+    }
+
+
+def _yes(value: bool) -> str:
+    """A truth value as tags spell it."""
+    return "true" if value else "false"
+
+
+def _note(*sentences: str) -> str:
+    """The description of a run in the UI."""
+    text = storable("\n\n".join(sentence for sentence in sentences if sentence))
+    return text if len(text) <= LONGEST_NOTE else text[: LONGEST_NOTE - 1] + "…"
+
+
+def variants_of(report: Report) -> tuple[str, ...]:
+    """Every variant that was measured or judged, in the report's order."""
+    named = [*(row.variant for row in report.measurements), *(verdict.variant for verdict in report.verdicts)]
+    return tuple(dict.fromkeys(named))
+
+
+def row_of(report: Report, variant: str | None) -> MeasurementRow | None:
+    """The variant's measurements, None where there are none."""
+    return next((row for row in report.measurements if row.variant == variant), None)
+
+
+def _verdict(report: Report, variant: str) -> Verdict | None:
+    """The variant's verdict, None where it was not judged."""
+    return next((verdict for verdict in report.verdicts if verdict.variant == variant), None)
+
+
+# ------------------------------------------------------------------------------------------------------ per-item table
+
+
+def table_of(report: Report, variant: str, folder: Path) -> dict[str, list[Scalar]]:
+    """Small columns, one row an item: every item from the folder, or the flips where the folder has no scores."""
+    files = sorted((folder / "variants" / variant / "scores").glob("*.jsonl"))
+    rows = [row for file in files for row in _score_rows(file)] or list(_flip_rows(report, variant))
+    return {column: [row.get(column) for row in rows] for column in (rows[0] if rows else ())}
+
+
+def _score_rows(file: Path) -> Iterator[dict[str, Scalar]]:
+    """The items of one score sheet; lines without an item id (a heading) are no items."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        item = json.loads(line) if line.strip() else {}
+        if "item_id" in item:
+            columns = ("item_id", "slice", "value", "why_unscored", "answered", "expected")
+            yield {"golden_set": file.stem, **{column: _cell(item.get(column)) for column in columns}}
+
+
+def _flip_rows(report: Report, variant: str) -> Iterator[dict[str, Scalar]]:
+    """The variant's flips, without their prompts."""
+    columns = ("golden_set", "item_id", "slice", "direction", "severity", "expected")
+    answers = ("reference_answer", "variant_answer")
+    for flip in report.flips:
+        if flip.variant == variant:
+            yield {column: _cell(getattr(flip, column)) for column in (*columns, *answers)}
+
+
+def _cell(value: Scalar) -> Scalar:
+    """A table cell that can be written as JSON."""
+    return storable(value) if isinstance(value, str) else value
+
+
+def storable(text: str) -> str:
+    """The text as every database takes it: no lone surrogates, no NUL; a model's output may hold both."""
+    return text.encode(errors="replace").decode().replace("\0", "\ufffd")
+
+
+def dataset_of(golden: GoldenRow) -> DatasetInput:
+    """The golden set as a run's input. MLflow holds 36 characters of a digest: the whole one is in source and tag."""
+    about = {"name": golden.name, "version": golden.version, "sha256": golden.sha256}
+    dataset = Dataset(
+        name=f"{golden.name} {golden.version}"[:LONGEST_DATASET_NAME],
+        digest=golden.sha256[:LONGEST_DATASET_DIGEST],
+        source_type="code",
+        source=json.dumps({"tags": about}),
+        profile=json.dumps({"num_rows": golden.items, "slices": len(golden.slices)}),
+    )
+    tags = [InputTag(key="mlflow.data.context", value="eval"), InputTag(key="sha256", value=golden.sha256)]
+    return DatasetInput(dataset=dataset, tags=tags)

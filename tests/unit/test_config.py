@@ -1,0 +1,475 @@
+"""Configs and policies: every fault has its file, its line and what is allowed, and nothing is guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from quantgate import config
+from quantgate.config import load_policy, load_run
+from quantgate.errors import ConfigError
+from quantgate.records import CheckRule
+
+RUN = """\
+schema_version: 1
+model:
+  name: small
+  path: model
+device: {kind: fake, memory_budget: 450MB}
+engine: fake
+variants:
+  - name: float32
+    role: reference
+    quantizer: fake
+  - name: int8
+    quantizer: fake
+    bits: 8
+    granularity: group:64
+    options: {seed: 1}
+golden_sets: [sets/a/v1]
+policy: policy.yaml
+workload:
+  prompt_tokens: 64
+promotion: {registry: local, alias: champion}
+"""
+POLICY = """\
+schema_version: 1
+name: strict
+why: because
+checks:
+  - kind: quality
+    margin: 0.03
+  - kind: freed_share
+    minimum: 0.25
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_outer_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings of whoever runs the tests are not read."""
+    for name in ("QUANTGATE_CACHE", "XDG_CACHE_HOME", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def written(folder: Path, text: str | bytes = RUN, name: str = "run.yaml") -> Path:
+    """A config beside a policy."""
+    (folder / "policy.yaml").write_text(POLICY, encoding="utf-8")
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def changed(old: str, new: str, text: str = RUN) -> str:
+    """A text with one passage replaced."""
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+def refused(path: Path, *, policy: bool = False) -> ConfigError:
+    """The error that a file is refused with."""
+    with pytest.raises(ConfigError) as caught:
+        load_policy(path) if policy else load_run(path)
+    assert caught.value.exit_code == 2
+    assert str(caught.value).startswith(f"{caught.value.file}:")
+    return caught.value
+
+
+# ---------------------------------------------------------------------------------------------- what is read
+
+
+def test_a_config_is_read(tmp_path: Path) -> None:
+    """Every value arrives with its unit, every path is absolute and relative to the file it stands in."""
+    read = load_run(written(tmp_path))
+    assert read.model.path == str(tmp_path / "model")
+    assert read.golden_sets == (tmp_path / "sets" / "a" / "v1",)
+    assert read.policy_path == tmp_path / "policy.yaml"
+    assert read.out == tmp_path.parent / "reports"
+    assert read.device.memory_budget_bytes == 450_000_000
+    assert (read.reference.name, [one.name for one in read.candidates]) == ("float32", ["int8"])
+    assert read.variants[1].scheme == "w8a16-g64"
+    assert read.registered_model == "small"
+    assert read.workload.batch_sizes == (1, 8)
+    assert read.tracking_uri == f"sqlite:///{tmp_path.parent / 'reports' / 'mlflow.db'}"
+
+
+def test_a_config_in_another_folder_is_read_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths do not depend on where the command is run."""
+    written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert load_run(Path("run.yaml")) == load_run(tmp_path / "run.yaml")
+
+
+@pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b""])
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_byte_order_mark_and_line_ends_change_nothing(tmp_path: Path, mark: bytes, ends: str) -> None:
+    """A file saved by an editor on Windows is read like any other."""
+    path = written(tmp_path, mark + RUN.replace("\n", ends).encode())
+    assert load_run(path).model.name == "small"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("450MB", 450 * 10**6),
+        ("600MiB", 600 * 2**20),
+        ("1.5 GiB", 3 * 2**29),
+        ("2gb", 2 * 10**9),
+        ("1024", 1024),
+        ("12B", 12),
+        ("3KiB", 3072),
+    ],
+)
+def test_sizes(tmp_path: Path, text: str, size: int) -> None:
+    """Sizes have decimal and binary units, written in any case; a bare number is bytes."""
+    assert load_run(written(tmp_path, changed("450MB", text))).device.memory_budget_bytes == size
+
+
+@pytest.mark.parametrize("text", ["450M", "lots", "-1MB", "0", "MB", ".nan", "nan", "inf", "1e999GB", "0.5B"])
+def test_what_is_no_size(tmp_path: Path, text: str) -> None:
+    """Anything else is refused with its line."""
+    error = refused(written(tmp_path, changed("450MB", text)))
+    assert error.line == 5
+    assert "memory_budget" in str(error) or "is not a size; write a number with B, KB, MB" in str(error)
+
+
+def test_the_cache_is_found_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The config's cache, else QUANTGATE_CACHE, else the user's cache folder."""
+    path = written(tmp_path)
+    assert load_run(path).cache == Path.home() / ".cache" / "quantgate"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert load_run(path).cache == Path("/x/quantgate")
+    monkeypatch.setenv("QUANTGATE_CACHE", str(tmp_path / "c"))
+    assert load_run(path).cache == tmp_path / "c"
+    assert load_run(written(tmp_path, RUN + "cache: mine\n")).cache == tmp_path / "mine"
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("sqlite:///runs/m.db", "sqlite:///{base}/runs/m.db"),
+        ("sqlite:////abs/m.db", "sqlite:////abs/m.db"),
+        ("http://host:5000", "http://host:5000"),
+    ],
+)
+def test_tracking_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, read: str) -> None:
+    """A relative SQLite file is relative to the config; the config comes before the environment, which comes before the default."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://env:1")
+    assert load_run(written(tmp_path, RUN + f"mlflow: {{tracking_uri: '{given}'}}\n")).tracking_uri == read.format(
+        base=tmp_path
+    )
+    assert load_run(written(tmp_path)).tracking_uri == "http://env:1"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml")), ids=lambda path: path.name
+)
+def test_the_files_that_come_with_the_project_are_valid(path: Path) -> None:
+    """Every config and policy of configs/ can be read."""
+    load_policy(path) if path.parent.name == "policies" else load_run(path)
+
+
+# ---------------------------------------------------------------------------------------------- keys
+
+KEYS = [
+    (
+        "engine: fake",
+        "enginee: fake",
+        6,
+        "unknown key 'enginee': did you mean 'engine'? allowed here are cache, device, engine",
+    ),
+    ("  name: small", "  nmae: small", 3, "unknown key 'nmae': did you mean 'name'? allowed here are gguf_file"),
+    ("memory_budget:", "memory_buget:", 5, "unknown key 'memory_buget': did you mean 'memory_budget'?"),
+    ("    bits: 8", "    bit: 8", 13, "unknown key 'bit': did you mean 'bits'? allowed here are bits, granularity"),
+    ("  prompt_tokens: 64", "  promt_tokens: 64", 19, "unknown key 'promt_tokens': did you mean 'prompt_tokens'?"),
+    ("alias: champion", "aliass: champion", 20, "unknown key 'aliass': did you mean 'alias'?"),
+    ("engine: fake", "zzz: fake", 6, "unknown key 'zzz': allowed here are"),
+    ("engine: fake", "on: fake", 6, "key 'on' is no text to YAML (on, off, yes and no are true or false)"),
+    ("policy: policy.yaml\n", "", 1, "key 'policy' is missing"),
+    ("  name: small\n", "", 2, "key 'model.name' is missing"),
+    ("  - name: int8\n    quantizer: fake", "  - quantizer: fake", 11, "key 'variants.1.name' is missing"),
+    ("schema_version: 1\n", "", 1, "key 'schema_version' is missing"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "what"), KEYS, ids=[new or f"no {old}" for old, new, _, _ in KEYS])
+def test_wrong_keys(tmp_path: Path, old: str, new: str, line: int, what: str) -> None:
+    """A misspelt, unknown or missing key at any depth is refused with its line and the nearest name."""
+    error = refused(written(tmp_path, changed(old, new)))
+    assert error.line == line
+    assert what in str(error)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("engine: fake", "engine: fake\nengine: transformers", 7),
+        ("    bits: 8", "    bits: 8\n    bits: 4", 14),
+        ("alias: champion", "alias: champion, alias: x", 20),
+    ],
+)
+def test_a_key_that_stands_twice(tmp_path: Path, old: str, new: str, line: int) -> None:
+    """YAML lets the last one win silently; here it is an error at the second."""
+    error = refused(written(tmp_path, changed(old, new)))
+    assert (error.line, "stands twice" in str(error)) == (line, True)
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+VALUES = [
+    ("schema_version: 1", "schema_version: 2", 1, "this quantgate reads schema_version 1; found 2"),
+    ("schema_version: 1", "schema_version: true", 1, "found True"),
+    ("schema_version: 1", "schema_version: '1'", 1, "this is text to YAML; write 1"),
+    (
+        "    bits: 8",
+        '    bits: "4"',
+        13,
+        "variants.1.bits: Input should be a valid integer; found '4' (this is text to YAML; write 4)",
+    ),
+    ("    bits: 8", "    bits: on", 13, "YAML reads on, off, yes and no as true or false"),
+    ("    bits: 8", "    bits: 16", 13, "less than or equal to 8; found 16"),
+    ("    bits: 8", "    bits: 4.0", 13, "found 4.0"),
+    ("  - name: int8", "  - name: on", 11, "YAML reads on, off, yes and no as true or false; put text in quotes"),
+    ("  - name: int8", "  - name: 8", 11, "variants.1.name: Input should be a valid string; found 8"),
+    ("  - name: int8", "  - name: a/b", 11, "should match pattern"),
+    ("  - name: int8", "  - name: ../x", 11, "should match pattern"),
+    ("  - name: int8", "  - name: float32", 11, "two variants are named 'float32'"),
+    ("group:64", "group:0", 14, "granularity"),
+    ("group:64", "64", 14, "granularity"),
+    ("prompt_tokens: 64", "prompt_tokens: 1e2", 19, "this is text to YAML; write 100"),
+    ("prompt_tokens: 64", "prompt_tokens: 0", 19, "greater than or equal to 1"),
+    ("prompt_tokens: 64", "prompt_tokens: 6.5", 19, "workload.prompt_tokens"),
+    ("prompt_tokens: 64", "batch_sizes: []", 19, "at least 1 item"),
+    ("prompt_tokens: 64", "batch_sizes: [1, 0]", 19, "workload.batch_sizes.1"),
+    ("prompt_tokens: 64", "output_tokens: 1", 19, "greater than or equal to 2"),
+    ("{seed: 1}", "{seed: .inf}", 15, "options"),
+    ("{seed: 1}", "{seed: [1]}", 15, "options"),
+    ("{seed: 1}", "{1: 1}", 15, "key '1' is no text"),
+    ("golden_sets: [sets/a/v1]", "golden_sets: []", 16, "at least 1 item"),
+    ("golden_sets: [sets/a/v1]", "golden_sets: sets/a/v1", 16, "valid list"),
+    ("golden_sets: [sets/a/v1]", "golden_sets: [2024-01-01]", 16, "valid string"),
+    (
+        "    role: reference",
+        "    role: baseline",
+        9,
+        "variants.0.role: Input should be 'reference', 'candidate', 'identity' or 'known_bad'",
+    ),
+    ("    role: reference\n", "", 7, "exactly one variant must have 'role: reference'; found 0"),
+    (
+        "  - name: int8",
+        "  - name: int8\n    role: reference",
+        7,
+        "exactly one variant must have 'role: reference'; found 2",
+    ),
+    ("  - name: int8", "  - name: int8\n    role: known_bad", 7, "no variant has 'role: candidate'"),
+    (
+        "    role: reference",
+        "    role: reference\n    bits: 8",
+        10,
+        "the reference is the unquantized model and has no 'bits'",
+    ),
+    ("engine: fake", "engine: vlm", 6, "unknown engine 'vlm'"),
+    ("engine: fake", "engine: fke", 6, "did you mean fake?"),
+    ("engine: fake", "executor: proces", 6, "did you mean process?"),
+    ("kind: fake", "kind: gpu", 5, "unknown device 'gpu'"),
+    (
+        "  - name: int8\n    quantizer: fake",
+        "  - name: int8\n    quantizer: fale",
+        12,
+        "unknown quantizer 'fale': did you mean fake?",
+    ),
+    ("engine: fake", "engine: fake\nsinks: [folder, junitt]", 7, "unknown sink 'junitt': did you mean junit?"),
+    ("registry: local", "registry: locl", 20, "unknown registry 'locl': did you mean local?"),
+    ("engine: fake", "engine: fake\nprovenance: fixd", 7, "provenance"),
+    ("engine: fake", "engine: fake\nrun_id: ../x", 7, "run_id"),
+    ("engine: fake", "engine: fake\nrun_id: ''", 7, "run_id"),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "what"), VALUES, ids=[f"{index}-{new}" for index, (_, new, _, _) in enumerate(VALUES)]
+)
+def test_wrong_values(tmp_path: Path, old: str, new: str, line: int, what: str) -> None:
+    """A value of the wrong kind or out of range is refused with its line, what was found and how to write it."""
+    error = refused(written(tmp_path, changed(old, new)))
+    assert (error.line, what in str(error)) == (line, True), str(error)
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("name: small", "found none"),
+        ("name: small\n  path: model\n  package: p", "found path and package"),
+        ("name: small\n  path: m\n  hub: a/b\n  revision: r", "found path and hub"),
+        ("name: small\n  path: m\n  hub: a/b\n  package: p", "found path and hub and package"),
+    ],
+)
+def test_the_model_has_exactly_one_source(tmp_path: Path, lines: str, found: str) -> None:
+    """None and several are refused, and what was found is said."""
+    error = refused(written(tmp_path, changed("name: small\n  path: model", lines)))
+    assert error.line == 2
+    assert f"exactly one of path, hub or package; {found}" in str(error)
+
+
+def test_a_hub_model_needs_its_commit(tmp_path: Path) -> None:
+    """A repository without a commit is another model tomorrow."""
+    error = refused(written(tmp_path, changed("  path: model", "  hub: org/model")))
+    assert error.line == 4
+    assert "a hub model needs 'revision'" in str(error)
+    assert (
+        load_run(written(tmp_path, changed("  path: model", "  hub: org/model\n  revision: abc"))).model.revision
+        == "abc"
+    )
+
+
+@pytest.mark.parametrize("alias", ["latest", "Latest", "v1", "V12", "prod/eu", '""', "a" * 256])
+def test_b103_alias_is_checked_before_anything_runs(tmp_path: Path, alias: str) -> None:
+    """B103: a name that the registry would refuse hours later is refused with its line."""
+    error = refused(written(tmp_path, changed("alias: champion", f"alias: {alias}")))
+    assert error.line == 20
+    assert "alias" in str(error)
+
+
+def test_b103_an_ordinary_alias_is_taken(tmp_path: Path) -> None:
+    """B103: candidate-nf4 is fine."""
+    assert load_run(written(tmp_path, changed("alias: champion", "alias: candidate-nf4"))).alias == "candidate-nf4"
+
+
+def test_fixed_provenance_is_for_fakes(tmp_path: Path) -> None:
+    """A measurement on a real device does not hide its machine."""
+    fixed = RUN + "provenance: fixed\n"
+    assert load_run(written(tmp_path, fixed)).provenance == "fixed"
+    error = refused(written(tmp_path, fixed.replace("kind: fake", "kind: cpu")))
+    assert (error.line, "'fixed' hides the machine" in str(error)) == (21, True)
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+FILES: list[tuple[Any, str]] = [
+    ("", "a mapping of keys is expected"),
+    ("- a\n- b\n", "a mapping of keys is expected"),
+    ("just text", "a mapping of keys is expected"),
+    ("a: [1, 2\nb: 3\n", "not valid YAML"),
+    ("a:\n\tb: 1\n", "not valid YAML"),
+    ("a: 1\n---\nb: 2\n", "not valid YAML: but found another document"),
+    ("a: !!python/object:os.system x\n", "not valid YAML"),
+    ("a: *nothing\n", "not valid YAML"),
+    ("? [a, b]\n: 1\n", "not valid YAML"),
+    ("a: 2024-13-77\n", "not usable YAML"),
+    (b"\xff\xfea\x00", "cannot be read"),
+    (b"a: \x00\n", "not valid YAML"),
+    ("a: " + "[" * 5000 + "]" * 5000, "not usable YAML"),
+    ("model: &m {name: x, path: *m}\n", "not usable YAML"),
+]
+
+
+@pytest.mark.parametrize(("text", "what"), FILES, ids=[str(index) for index in range(len(FILES))])
+def test_files_that_are_no_config(tmp_path: Path, text: Any, what: str) -> None:
+    """Whatever stands in the file, it is a message and no crash, and nothing is executed."""
+    assert what in str(refused(written(tmp_path, text)))
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    """A config, and the policy it names, that are not there are named."""
+    assert "no-such.yaml: no such file" in str(refused(tmp_path / "no-such.yaml"))
+    path = written(tmp_path)
+    (tmp_path / "policy.yaml").unlink()
+    assert "policy.yaml: no such file" in str(refused(path))
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    """A folder instead of a config is a message."""
+    assert "cannot be read" in str(refused(tmp_path))
+
+
+# ---------------------------------------------------------------------------------------------- policies
+
+
+def policy(folder: Path, text: str) -> Path:
+    path = folder / "policy.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_policy_is_read(tmp_path: Path) -> None:
+    """Its checks are rules, its defaults are those of the record."""
+    read = load_policy(policy(tmp_path, POLICY))
+    assert read.checks == (CheckRule(kind="quality", margin=0.03), CheckRule(kind="freed_share", minimum=0.25))
+    assert (read.require, read.correction, read.alpha) == ("all", "holm", 0.05)
+
+
+POLICIES = [
+    (POLICY[: POLICY.index("checks")] + "checks: []\n", 4, "at least 1 item"),
+    (POLICY[: POLICY.index("checks")], 1, "key 'checks' is missing"),
+    (
+        changed("margin: 0.03", "tier: advisory\n    margin: 0.03", POLICY),
+        4,
+        "no check is of kind 'quality' and tier 'required'",
+    ),
+    (changed("  - kind: quality\n    margin: 0.03\n", "", POLICY), 4, "no check is of kind 'quality'"),
+    (changed("    margin: 0.03\n", "", POLICY), 5, "a check of kind quality needs 'margin'"),
+    (changed("    minimum: 0.25\n", "", POLICY), 7, "a check of kind freed_share needs 'minimum'"),
+    (
+        changed("minimum: 0.25", "margin: 0.25", POLICY),
+        8,
+        "a check of kind freed_share has no 'margin'; it takes minimum",
+    ),
+    (
+        changed("margin: 0.03", "margin: 0.03\n    minimum: 1", POLICY),
+        7,
+        "a check of kind quality has no 'minimum'; it takes margin",
+    ),
+    (
+        changed("margin: 0.03", "max_dorp: 0.03", POLICY),
+        6,
+        "unknown key 'max_dorp': allowed here are golden_set, kind, margin, maximum",
+    ),
+    (changed("margin: 0.03", "margn: 0.03", POLICY), 6, "unknown key 'margn': did you mean 'margin'?"),
+    (changed("kind: quality", "kind: qualty", POLICY), 5, "Input should be 'quality', 'output_length'"),
+    (changed("kind: quality", "kind: kl_mean", POLICY), 6, "a check of kind kl_mean has no 'margin'; it takes maximum"),
+    (changed("0.03", "1e-3", POLICY), 6, "found '1e-3' (this is text to YAML; write 0.001)"),
+    (changed("0.03", "1e-5", POLICY), 6, "found '1e-5' (this is text to YAML; write 1.0e-05)"),
+    (changed("0.03", '"0.03"', POLICY), 6, "this is text to YAML; write 0.03"),
+    (changed("0.03", "on", POLICY), 6, "YAML reads on, off, yes and no as true or false"),
+    (changed("0.03", ".inf", POLICY), 6, "found inf"),
+    (changed("0.03", ".nan", POLICY), 6, "found nan"),
+    (changed("0.03", "1%", POLICY), 6, "this is text to YAML; write 0.01"),
+    (changed("0.03", "0", POLICY), 6, "greater than 0"),
+    (changed("0.03", "3", POLICY), 6, "less than 1"),
+    (changed("0.03", "-0.01", POLICY), 6, "greater than 0"),
+    (changed("0.03", "[0.03]", POLICY), 6, "valid number"),
+    (changed("0.03", "", POLICY), 5, "needs 'margin'"),
+    (changed("minimum: 0.25", "minimum: -1", POLICY), 8, "greater than or equal to 0"),
+    (POLICY + "  - {kind: kl_mean, maximum: .inf}\n", 9, "found inf"),
+    (
+        POLICY + "  - {kind: output_length, minimum: 1.2, maximum: 0.9}\n",
+        9,
+        "the minimum 1.2 lies above the maximum 0.9",
+    ),
+    (POLICY + "alpha: 0.7\n", 9, "less than or equal to 0.5"),
+    (POLICY + "power: 1\n", 9, "less than 1"),
+    (POLICY + "minimum_items: 0\n", 9, "greater than or equal to 1"),
+    (POLICY + "require: most\n", 9, "Input should be 'all' or 'any'"),
+    (POLICY + "require_controls: 1\n", 9, "valid boolean"),
+    (changed("why: because", "why: ''", POLICY), 3, "at least 1 character"),
+    (changed("name: strict", "name: a/../b", POLICY), 2, "should match pattern"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"), POLICIES, ids=[f"{index}-{what[:30]}" for index, (_, _, what) in enumerate(POLICIES)]
+)
+def test_b116_policies_that_are_refused(tmp_path: Path, text: str, line: int, what: str) -> None:
+    """B116 and its kind: no threshold is guessed from text, ignored, or missing; the line and what to write are said."""
+    error = refused(policy(tmp_path, text), policy=True)
+    assert (error.line, what in str(error)) == (line, True), str(error)
+
+
+def test_every_kind_of_check_has_its_limits() -> None:
+    """A kind that is added must say which limits it takes."""
+    kinds = get_args(config._Check.model_fields["kind"].annotation)
+    for kind in kinds:
+        document = config._Document(file="x", values={}, lines={})
+        with pytest.raises(ConfigError, match=f"a check of kind {kind} needs"):
+            config._check_limits(config._Check(kind=kind), document, 0)
