@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -193,3 +194,10 @@ def junit_is_green(folder: Path) -> bool:
 def reused_of(folder: Path) -> dict[str, list[str]]:
     """Variant -> stages that were taken from an earlier run."""
     return {row["variant"]: row["reused"] for row in report_of(folder)["measurements"]}
+
+
+def stages_of(folder: Path) -> dict[str, list[str]]:
+    """Variant -> stages that the run's log says were completed, in their order; timing, which is never used again, left out."""
+    done = re.findall(r"^\S+ (\S+): (.+) done \(", (folder / "run.log").read_text(encoding="utf-8"), re.MULTILINE)
+    names = dict.fromkeys(variant for variant, _ in done)
+    return {name: [stage for variant, stage in done if variant == name and stage != "time"] for name in names}

@@ -97,7 +97,7 @@ class _Device(_Section):
 
     kind: str = "cpu"
     threads: Count | None = None
-    memory_budget: str | Count | None = None
+    memory_budget: str | int | float | None = None
     index: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="before")
@@ -194,12 +194,14 @@ def load_run(path: Path) -> RunConfig:
     """Read a run config and the policy it names. Raises ``ConfigError`` or ``UnknownPlugin``; reads no model."""
     document = _Document.read(path)
     raw = document.parse(_Run)
+    base = path.resolve().parent
     _check_sources(raw, document)
-    _check_variants(raw, document)
+    _check_variants(raw, document, base)
     _check_names(raw, document)
     _check_provenance(raw, document)
-    base = path.resolve().parent
     policy_path = _resolve(base, raw.policy)
+    policy = load_policy(policy_path)
+    _check_chances(raw, policy, policy_path)
     return RunConfig(
         path=path.resolve(),
         model=_model_source(raw.model, base),
@@ -209,7 +211,7 @@ def load_run(path: Path) -> RunConfig:
         variants=tuple(_variant(one, base) for one in raw.variants),
         golden_sets=tuple(_resolve(base, one) for one in raw.golden_sets),
         policy_path=policy_path,
-        policy=load_policy(policy_path),
+        policy=policy,
         workload=Workload(**{**raw.workload.model_dump(), "batch_sizes": tuple(sorted(set(raw.workload.batch_sizes)))}),
         batch_plan=BatchPlan(**raw.scoring.model_dump()),
         out=_resolve(base, raw.out),
@@ -282,7 +284,7 @@ def _device(raw: _Device, document: _Document) -> DeviceConfig:
     )
 
 
-def _size_bytes(value: str | int, document: _Document) -> int:
+def _size_bytes(value: str | int | float, document: _Document) -> int:
     """``600MiB`` -> bytes. A number without unit is bytes."""
     text = str(value).replace(" ", "").upper()
     unit = next((one for one in sorted(SIZE_UNITS, key=len, reverse=True) if text.endswith(one)), "")
@@ -322,7 +324,7 @@ def _check_sources(raw: _Run, document: _Document) -> None:
         raise document.error(("model", "hub"), what)
 
 
-def _check_variants(raw: _Run, document: _Document) -> None:
+def _check_variants(raw: _Run, document: _Document, base: Path) -> None:
     names = [variant.name for variant in raw.variants]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -336,6 +338,10 @@ def _check_variants(raw: _Run, document: _Document) -> None:
         raise document.error(
             ("variants", references[0], "bits"), "the reference is the unquantized model and has no 'bits'"
         )
+    for index, variant in enumerate(raw.variants):
+        if variant.python is not None and not _resolve(base, variant.python).is_file():
+            what = f"there is no interpreter {_resolve(base, variant.python)}"
+            raise document.error(("variants", index, "python"), what)
     if not any(variant.role == "candidate" for variant in raw.variants):
         raise document.error(("variants",), "no variant has 'role: candidate': there is nothing to promote")
 
@@ -365,6 +371,14 @@ def _check_provenance(raw: _Run, document: _Document) -> None:
     if raw.provenance == "fixed" and (raw.device.kind, raw.engine) != ("fake", "fake"):
         what = "provenance 'fixed' hides the machine and is for runs with the fake device and the fake engine; leave it out here"
         raise document.error(("provenance",), what)
+
+
+def _check_chances(raw: _Run, policy: Policy, path: Path) -> None:
+    """Several candidates for one promotion are several chances to pass by luck, and the policy must say how they are corrected."""
+    chances = sum(variant.role == "candidate" for variant in raw.variants)
+    if policy.require == "any" and policy.correction == "none" and chances > 1:
+        what = f"'require: any' with 'correction: none' gives {chances} candidates {chances} uncorrected chances to pass; use holm"
+        raise ConfigError(what, file=str(path))
 
 
 def _check_limits(check: _Check, document: _Document, index: int) -> None:

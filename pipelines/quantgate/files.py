@@ -1,8 +1,9 @@
-"""Files that several processes share: held alone, and written whole or not at all. Standard library only."""
+"""Files that several processes share: held alone, written whole or not at all, told apart by digest. Standard library only."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import tempfile
 import time
@@ -63,3 +64,9 @@ def write_whole(path: Path, text: str) -> None:
         with suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -21,17 +21,20 @@ from typing import Any, TypeVar
 from quantgate import golden, plugins, provenance, rundir
 from quantgate.config import RunConfig
 from quantgate.errors import ConfigError, MeasureError, RunFolderError, UsageError, WorkerFailed
+from quantgate.files import file_digest
 from quantgate.ports import Display, Executor, Registry, Sink, Worker
 from quantgate.records import (
     Artifact,
     BatchPlan,
     Capacity,
     DeviceInfo,
+    Distributions,
     Evidence,
     Failure,
     Fingerprint,
     Generation,
     GoldenSet,
+    KLStatistics,
     ModelSource,
     Opened,
     Policy,
@@ -43,7 +46,7 @@ from quantgate.records import (
     Variant,
     VariantEvidence,
 )
-from quantgate.stages import gate, promote, report
+from quantgate.stages import diverge, gate, promote, report
 from quantgate.stages.report import Context
 from quantgate.stats.power import items_needed, power
 
@@ -80,6 +83,8 @@ class _Run:
     base: Artifact | None = None
     reference_finite: bool = True
     evidence: dict[str, VariantEvidence] = field(default_factory=dict)
+    distributions: dict[str, Distributions] = field(default_factory=dict)
+    """The reference's stored distributions, by golden set."""
 
 
 def run(config: RunConfig, options: Options, display: Display) -> Report:
@@ -158,7 +163,7 @@ def _check_power(one: GoldenSet, margin: float, config: RunConfig) -> None:
 
 def _fingerprint(config: RunConfig) -> Fingerprint:
     found = provenance.fixed() if config.provenance == "fixed" else provenance.fingerprint()
-    return replace(found, model_sha256=provenance.model_digest(config.model), config_sha256=provenance.file_digest(config.path))
+    return replace(found, model_sha256=provenance.model_digest(config.model), config_sha256=file_digest(config.path))
 
 
 def _run_folder(config: RunConfig, options: Options) -> tuple[Path, RunInfo]:
@@ -174,7 +179,7 @@ def _run_folder(config: RunConfig, options: Options) -> tuple[Path, RunInfo]:
         run_id=run_id,
         created_at=created,
         state="running",
-        config_sha256=provenance.file_digest(config.path),
+        config_sha256=file_digest(config.path),
         policy_sha256=policy_sha256,
         model=_named_model(config),
         registry=config.registry,
@@ -195,7 +200,7 @@ def _named_model(config: RunConfig) -> ModelSource:
 
 def _resumed(folder: Path, config: RunConfig, policy_sha256: str) -> RunInfo:
     info = load_info(folder)
-    if info.config_sha256 != provenance.file_digest(config.path):
+    if info.config_sha256 != file_digest(config.path):
         raise ConfigError(f"the config changed since run {info.run_id} was started; start a new run", file=str(config.path))
     if info.policy_sha256 != policy_sha256:
         raise ConfigError(f"the policy changed since run {info.run_id} was started; start a new run", file=str(config.policy_path))
@@ -216,7 +221,8 @@ def _store_info(folder: Path, info: RunInfo) -> None:
 
 
 def _step_count(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> int:
-    stages = sum(2 + len(goldens) + _is_filled(one) for one in config.variants)
+    compared = sum(diverge.positions(len(one.items)) > 0 for one in goldens)
+    stages = sum(2 + len(goldens) + compared + _is_filled(one) for one in config.variants)
     return stages + sum(_is_timed(one) for one in config.variants if one.role != "reference")
 
 
@@ -312,12 +318,20 @@ class _Lazy:
         return False
 
 
-def _kept(work: _Run, variant: Variant, stage: str, record: type[T], key: str, make: Callable[[], T]) -> T:
-    """A stage's result: kept from this run or an earlier one, else made now and kept."""
+def _kept(
+    work: _Run,
+    variant: Variant,
+    stage: str,
+    record: type[T],
+    key: str,
+    make: Callable[[], T],
+    usable: Callable[[T], bool] = lambda found: True,
+) -> T:
+    """A stage's result: kept from this run or an earlier one where it is still ``usable``, else made now and kept."""
     work.display.step(variant.name, stage)
     name = f"variants/{variant.name}/{stage.replace(' ', '/')}"
     kind = stage.split(" ")[0]
-    if (found := work.shelf.find(name, kind=kind, key=key, record=record)) is not None:
+    if (found := work.shelf.find(name, kind=kind, key=key, record=record)) is not None and usable(found):
         one = work.evidence[variant.name]
         work.evidence[variant.name] = replace(one, reused=(*one.reused, stage))
         work.display.step_done(reused=True)
@@ -373,7 +387,7 @@ def _quantize(work: _Run, variant: Variant) -> None:
 
 
 def _measure(work: _Run, variant: Variant) -> None:
-    """Load, score and fill one variant in one process."""
+    """Load, fill and score one variant in one process; the fill first, while nothing but the weights has been in memory."""
     (work.folder / "logs").mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         lazy = _Lazy(work, variant, stack)
@@ -381,13 +395,16 @@ def _measure(work: _Run, variant: Variant) -> None:
             _load(work, variant, lazy)
         if work.evidence[variant.name].loaded is None:
             return
-        for one in work.goldens:
-            with _failures(work, variant, f"score {one.name}"):
-                _score(work, variant, one, lazy)
         artifact = work.evidence[variant.name].artifact
         if _is_filled(variant) and artifact is not None and not artifact.simulated:
             with _failures(work, variant, "capacity"):
                 _fill(work, variant, lazy)
+        for one in work.goldens:
+            with _failures(work, variant, f"score {one.name}"):
+                _score(work, variant, one, lazy)
+            if diverge.positions(len(one.items)):
+                with _failures(work, variant, f"kl {one.name}"):
+                    _diverge(work, variant, one, lazy)
 
 
 def _load(work: _Run, variant: Variant, lazy: _Lazy) -> None:
@@ -414,11 +431,41 @@ def _score(work: _Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
     work.evidence[variant.name] = replace(known, sheets=(*known.sheets, sheet))
 
 
+def _diverge(work: _Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
+    """The reference stores its distributions; every other variant is compared with them."""
+    plan = _plan(work.config.batch_plan, variant)
+    artifact = work.evidence[variant.name].artifact
+    base = work.distributions.get(one.name)
+    key = _key(work, artifact=artifact, engine=work.config.engine, golden=one.sha256, plan=plan, base=base, **_machine(work))
+    values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan}
+    if variant.role == "reference":
+
+        def store() -> Distributions:
+            lazy.open()
+            into = str(work.config.cache / "distributions" / f"{key}.npy")
+            return lazy.ask("distributions", Distributions, into=into, **values)
+
+        work.distributions[one.name] = _kept(work, variant, f"kl {one.name}", Distributions, key, store, rundir.is_whole)
+        return
+
+    def compare() -> KLStatistics:
+        lazy.open()
+        return lazy.ask("divergence", KLStatistics, reference=base, **values)
+
+    if base is None:
+        raise MeasureError("the reference's distributions are missing")
+    kl = _kept(work, variant, f"kl {one.name}", KLStatistics, key, compare)
+    known = work.evidence[variant.name]
+    sheets = tuple(replace(sheet, kl=kl) if sheet.golden_sha256 == one.sha256 else sheet for sheet in known.sheets)
+    work.evidence[variant.name] = replace(known, sheets=sheets)
+
+
 def _plan(plan: BatchPlan, variant: Variant) -> BatchPlan:
     """The identity control scores under other batches: what moves then is the noise of batching."""
     if variant.role != "identity":
         return plan
-    return replace(plan, max_rows=max(1, plan.max_rows // IDENTITY_ROWS_DIVISOR))
+    other = plan.max_rows // IDENTITY_ROWS_DIVISOR if plan.max_rows > 1 else IDENTITY_ROWS_DIVISOR
+    return replace(plan, max_rows=max(1, other))
 
 
 def _fill(work: _Run, variant: Variant, lazy: _Lazy) -> None:
@@ -519,10 +566,11 @@ def _finish(work: _Run) -> Report:
 
 
 def _placed(work: _Run, one: VariantEvidence) -> VariantEvidence:
-    """Evidence with the place of its artifact; under ``provenance: fixed`` a place that is the same on every machine."""
-    if work.config.provenance != "fixed" or one.artifact is None:
+    """Evidence as it was found; under ``provenance: fixed`` with places and last digits that are the same on every machine."""
+    if work.config.provenance != "fixed":
         return one
-    return replace(one, artifact=replace(one.artifact, path=f"artifacts/{one.variant.name}"))
+    artifact = None if one.artifact is None else replace(one.artifact, path=f"artifacts/{one.variant.name}")
+    return rundir.rounded(replace(one, artifact=artifact))
 
 
 def judge(evidence: Evidence, context: Context) -> Report:
@@ -530,7 +578,7 @@ def judge(evidence: Evidence, context: Context) -> Report:
     decision = gate.judge(
         evidence, context.policy, policy_sha256=rundir.digest(context.policy), evidence_sha256=rundir.digest(evidence)
     )
-    return report.build(context, evidence, decision, None)
+    return rundir.rounded(report.build(context, evidence, decision, None))
 
 
 def publish(final: Report, folder: Path, sinks: list[Sink], warn: Callable[[str], None]) -> None:

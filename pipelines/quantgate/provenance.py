@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 
 from quantgate.errors import MissingModel
+from quantgate.files import file_digest
 from quantgate.records import DeviceInfo, Fingerprint, ModelSource
 from quantgate.rundir import digest_folder
 
@@ -30,8 +31,8 @@ LIBRARIES = (
 )
 UNKNOWN_VERSION = "0+unknown"
 EVIDENCE_SOURCES = (
-    "devices", "engines", "golden.py", "kvcache.py", "metrics", "ports.py", "quantizers", "records.py", "stages/capacity.py",
-    "stages/measure.py", "stages/quantize.py", "stages/score.py", "worker.py",
+    "devices", "divergence.py", "engines", "golden.py", "kvcache.py", "metrics", "ports.py", "quantizers", "records.py",
+    "stages/capacity.py", "stages/diverge.py", "stages/measure.py", "stages/quantize.py", "stages/score.py", "worker.py",
 )  # fmt: skip
 """The parts of the package that make evidence. The rest judges, stores and shows it, and may change without measuring again."""
 
@@ -76,12 +77,6 @@ def source_digest() -> str:
 
 def _python_files(path: Path) -> list[Path]:
     return list(path.rglob("*.py")) if path.is_dir() else [path]
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def model_digest(model: ModelSource) -> str:

@@ -187,7 +187,7 @@ class ItemScore:
 class KLStatistics:
     """Divergence of a variant's next-token distributions from the reference's, ``KL(reference || variant)`` in nats.
 
-    Full vocabulary, raw logits in float32 or better, one position an item: the one right after its prompt.
+    Full vocabulary, raw logits in float32 or better, one position an item, the one right after its prompt; every figure finite.
     """
 
     positions: int
@@ -196,6 +196,16 @@ class KLStatistics:
     p99: float
     maximum: float
     top1_agreement: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Distributions:
+    """The reference's stored logits: a float32 array [positions, vocabulary] in NumPy's file format."""
+
+    path: str
+    sha256: str
+    positions: int
+    vocabulary: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -419,7 +429,7 @@ class SpeedRun:
     def ratio(self, batch_size: int) -> float | None:
         """Geometric mean of the variant's rates over that of the reference in the same blocks; None where not paired."""
         ours, theirs = self.rates(batch_size), decode_rates(self.partner, batch_size)
-        return geometric_mean(ours) / geometric_mean(theirs) if ours and theirs else None
+        return geometric_mean(ours) / geometric_mean(theirs) if ours and theirs and min(*ours, *theirs) > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

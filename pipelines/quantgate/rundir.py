@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,15 +19,16 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from quantgate.errors import RunFolderError
-from quantgate.files import write_whole
-from quantgate.records import Artifact
+from quantgate.files import file_digest, write_whole
+from quantgate.records import Artifact, Distributions
 
 SCHEMA_VERSION = 1
+DIGITS = 12
 T = TypeVar("T")
 
 
@@ -49,6 +51,20 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     raise TypeError(f"{type(value).__name__} cannot be stored: convert it to a plain value where it is made")
+
+
+def rounded(value: T) -> T:
+    """A record with every float at twelve significant digits: what lies beyond is one processor's arithmetic, no figure."""
+    found: Any = value
+    if type(value) is float:
+        found = float(f"{value:.{DIGITS}g}")
+    elif is_dataclass(value) and not isinstance(value, type):
+        found = type(value)(**{field.name: rounded(getattr(value, field.name)) for field in fields(value)})
+    elif isinstance(value, dict):
+        found = {key: rounded(one) for key, one in value.items()}
+    elif isinstance(value, list | tuple):
+        found = type(value)(rounded(one) for one in value)
+    return cast(T, found)
 
 
 def encode(value: Any, *, indent: int | None = None) -> str:
@@ -122,6 +138,25 @@ def write_text(path: Path, text: str) -> None:
     """Write a file in one step, synced to disk. Raises ``RunFolderError`` where that cannot be done; nothing is left half-written."""
     with translated(path):
         write_whole(path, text)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A file beside ``path`` to write into, put in its place when the block ends well and removed when it does not."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with translated(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield beside
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def is_whole(stored: Distributions) -> bool:
+    """Whether a stored array is there with every byte as it was written."""
+    path = Path(stored.path)
+    return path.is_file() and file_digest(path) == stored.sha256
 
 
 def read_text(path: Path) -> str:

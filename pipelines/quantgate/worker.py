@@ -19,23 +19,29 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, TextIO
 
+import numpy as np
+
 from quantgate import golden, plugins, rundir
 from quantgate.errors import NumericallyInvalid, QuantgateError
+from quantgate.files import file_digest
 from quantgate.ports import Device, QuantizePlan, Session
 from quantgate.records import (
     Artifact,
     BatchPlan,
     Capacity,
     DeviceConfig,
+    Distributions,
     EngineSettings,
     Generation,
+    GoldenSet,
+    KLStatistics,
     ModelSource,
     Opened,
     ScoreSheet,
     Variant,
     Workload,
 )
-from quantgate.stages import capacity, measure, quantize, score
+from quantgate.stages import capacity, diverge, measure, quantize, score
 
 PROGRESS_EVERY_S = 0.2
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -140,14 +146,43 @@ def _open(desk: Desk, request: dict[str, Any]) -> Opened:
     return Opened(loaded=desk.session.loaded, device=desk.device.info)
 
 
-def _score(desk: Desk, request: dict[str, Any]) -> ScoreSheet:
-    session, device = desk.opened()
+def _golden(request: dict[str, Any]) -> GoldenSet:
     items = golden.load(Path(request["golden_set"]))
     if items.sha256 != request["golden_sha256"]:
         raise QuantgateError(f"golden set {items.label} changed while the run was going on; start the run again")
+    return items
+
+
+def _score(desk: Desk, request: dict[str, Any]) -> ScoreSheet:
+    session, device = desk.opened()
+    items = _golden(request)
     metrics = {name: plugins.load("metric", name)() for name in {item.metric for item in items.items}}
     job = score.Job(variant=request["variant"], golden=items, metrics=metrics, plan=_record(request, "plan", BatchPlan))
     return score.score(session, device, job, desk.progress)
+
+
+def _comparison(desk: Desk, request: dict[str, Any]) -> tuple[Session, diverge.Job]:
+    session, _ = desk.opened()
+    return session, diverge.Job(golden=_golden(request), plan=_record(request, "plan", BatchPlan))
+
+
+def _distributions(desk: Desk, request: dict[str, Any]) -> Distributions:
+    """Write the reference's logits [positions, vocabulary] as one float32 file, whole or not at all."""
+    session, job = _comparison(desk, request)
+    path = Path(request["into"])
+    shape = (diverge.positions(len(job.golden.items)), session.shape.vocabulary)
+    with rundir.whole_file(path) as beside:
+        stored: Any = np.lib.format.open_memmap(beside, mode="w+", dtype=np.float32, shape=shape)  # type: ignore[no-untyped-call]
+        for places, rows in diverge.distributions(session, job, desk.progress):
+            stored[places] = rows
+        stored.flush()
+    return Distributions(path=str(path), sha256=file_digest(path), positions=shape[0], vocabulary=shape[1])
+
+
+def _divergence(desk: Desk, request: dict[str, Any]) -> KLStatistics:
+    session, job = _comparison(desk, request)
+    stored: Distributions = _record(request, "reference", Distributions)
+    return diverge.divergence(session, job, np.load(stored.path, mmap_mode="r"), desk.progress)
 
 
 def _capacity(desk: Desk, request: dict[str, Any]) -> Capacity:
@@ -176,6 +211,8 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "quantize": _quantize,
     "open": _open,
     "score": _score,
+    "distributions": _distributions,
+    "divergence": _divergence,
     "capacity": _capacity,
     "time": _time,
 }

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from quantgate.metrics.kl_divergence import kl_rows, same_top, statistics
+from quantgate.divergence import kl_rows, same_top, statistics
 
 OUT = -math.inf
 

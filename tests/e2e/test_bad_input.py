@@ -237,7 +237,16 @@ def fills_at(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(Path, "replace", replace)
 
 
-FILES = ["run.json", "config.yaml", "artifact.json", "load.json", "sums.json", "capacity.json", "evidence.json", "report.json"]
+FILES = [
+    "run.json",
+    "config.yaml",
+    "artifact.json",
+    "load.json",
+    "sums.json",
+    "capacity.json",
+    "evidence.json",
+    "report.json",
+]
 
 
 @pytest.mark.parametrize("name", FILES)

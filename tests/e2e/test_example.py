@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +53,19 @@ def test_the_example_names_no_machine(built: Path) -> None:
         text = (built / name).read_text(encoding="utf-8")
         for trace in (str(ROOT), str(built.parent), str(Path.home()) + "/", sys.executable):
             assert trace not in text, (name, trace)
+
+
+@pytest.mark.slow
+def test_an_older_processor_makes_the_same_example(tmp_path: Path) -> None:
+    """Without any of this processor's vector instructions the report is the same to the byte."""
+    features = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
+    script = ROOT / "benchmarks" / "rebuild_example.py"
+    code = f"import runpy, sys; from pathlib import Path; runpy.run_path({str(script)!r})['build'](Path(sys.argv[1]))"
+    env = {**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(features)}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=env, check=True, capture_output=True, timeout=300)
+    for name in ("report.html", "report.md", "report.json", "junit.xml"):
+        made = tmp_path / "reports" / "example" / name
+        assert made.read_bytes() == (ROOT / "reports" / "example" / name).read_bytes(), name
 
 
 def test_the_schema_is_current(rebuild: ModuleType) -> None:

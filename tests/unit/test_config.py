@@ -230,6 +230,10 @@ VALUES = [
     ("    bits: 8", "    bits: on", 13, "YAML reads on, off, yes and no as true or false"),
     ("    bits: 8", "    bits: 16", 13, "less than or equal to 8; found 16"),
     ("    bits: 8", "    bits: 4.0", 13, "found 4.0"),
+    ("    bits: 8", "    python: nowhere/bin/python", 13, "there is no interpreter /"),
+    ("450MB", "0.5", 5, "'0.5' is not a size; write a number with B"),
+    ("450MB", "0", 5, "'0' is not a size"),
+    ("450MB", "on", 5, "YAML reads on"),
     ("  - name: int8", "  - name: on", 11, "YAML reads on, off, yes and no as true or false; put text in quotes"),
     ("  - name: int8", "  - name: 8", 11, "variants.1.name: Input should be a valid string; found 8"),
     ("  - name: int8", "  - name: a/b", 11, "should match pattern"),
@@ -473,3 +477,16 @@ def test_every_kind_of_check_has_its_limits() -> None:
         document = config._Document(file="x", values={}, lines={})
         with pytest.raises(ConfigError, match=f"a check of kind {kind} needs"):
             config._check_limits(config._Check(kind=kind), document, 0)
+
+
+def test_uncorrected_chances_are_refused(tmp_path: Path) -> None:
+    """Two candidates for one promotion without a correction are refused, naming the remedy; a single one is not."""
+    root = Path(__file__).resolve().parents[2] / "configs"
+    policy = (
+        (root / "policies/default.yaml").read_text(encoding="utf-8").replace("correction: holm", "correction: none")
+    )
+    (tmp_path / "policy.yaml").write_text(policy, encoding="utf-8")
+    text = (root / "smoke.yaml").read_text(encoding="utf-8").replace("policies/default.yaml", "policy.yaml")
+    (tmp_path / "two.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="2 uncorrected chances to pass; use holm"):
+        config.load_run(tmp_path / "two.yaml")

@@ -8,10 +8,12 @@ import subprocess
 from importlib.metadata import distribution
 from pathlib import Path
 
+import grimp
 import pytest
 
 from quantgate import provenance, rundir
 from quantgate.errors import MissingModel
+from quantgate.files import file_digest
 from quantgate.records import ModelSource
 
 
@@ -47,7 +49,7 @@ def test_a_packaged_model_is_found_by_its_pattern() -> None:
     """A file that an installed distribution carries is digested where it lies."""
     found = provenance.model_digest(model(package="pydantic", gguf_file="main.py"))
     path = next(Path(str(one.locate())) for one in distribution("pydantic").files or [] if one.name == "main.py")
-    assert found == provenance.file_digest(path)
+    assert found == file_digest(path)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +91,28 @@ def test_the_sources_of_evidence_are_there() -> None:
     """Every named source exists, so that a renamed module cannot drop out of the digest silently."""
     root = Path(provenance.__file__).parent
     assert [part for part in provenance.EVIDENCE_SOURCES if not (root / part).exists()] == []
+
+
+def test_no_source_of_evidence_is_forgotten() -> None:
+    """Whatever a worker imports to measure and score is in the digest, except what only names, stores or reports."""
+    graph = grimp.build_graph("quantgate", cache_dir=None)
+    adapters = {"engines", "devices", "quantizers", "metrics"}
+    roots = {"quantgate.worker"} | {
+        one for one in graph.modules if one.split(".")[1:2] and one.split(".")[1] in adapters
+    }
+    needed = roots.union(*(graph.find_upstream_modules(one) for one in roots))
+    named = {part.removesuffix(".py").replace("/", ".") for part in provenance.EVIDENCE_SOURCES}
+    covered = {f"quantgate.{one}" for one in named}
+    free = {
+        "quantgate",
+        "quantgate.stages",
+        "quantgate.errors",
+        "quantgate.plugins",
+        "quantgate.rundir",
+        "quantgate.files",
+    }
+    left = {one for one in needed - free if not any(one == name or one.startswith(f"{name}.") for name in covered)}
+    assert left == set()
 
 
 def test_a_changed_source_changes_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

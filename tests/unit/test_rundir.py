@@ -113,6 +113,27 @@ def test_a_record_comes_back_equal(note: Note) -> None:
     assert rundir.digest(back) == rundir.digest(note)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Nested:
+    """Records in a record."""
+
+    notes: tuple[Note, ...]
+    figures: dict[str, float | int | None]
+
+
+def test_the_last_digits_of_one_processor_are_left_out() -> None:
+    """Two processors give the same figure: twelve digits are kept, at any depth, and nothing but floats is touched."""
+    made = [
+        Nested(notes=(Note(text="0.1", number=number, count=10**15 + 1),), figures={"a": number, "b": 7, "c": None})
+        for number in (0.05927151644120162, 0.05927151644120161)
+    ]
+    assert made[0] != made[1]
+    assert rundir.rounded(made[0]) == rundir.rounded(made[1])
+    expected = Note(text="0.1", number=0.0592715164412, count=10**15 + 1)
+    assert rundir.rounded(made[0]) == Nested(notes=(expected,), figures={"a": 0.0592715164412, "b": 7, "c": None})
+    assert rundir.rounded(1e-300) == 1e-300
+
+
 def test_a_lone_surrogate_can_be_stored(tmp_path: Path) -> None:
     """Half a character, which a model may write and no UTF-8 file holds, becomes a question mark and stops nothing."""
     rundir.put(tmp_path / "x.json", kind="note", key=KEY, record=Note(text="a\ud800b"))

@@ -255,10 +255,13 @@ def check_limit(name: str, limit: float | None) -> str:
 
 def _unit(name: str) -> str:
     """Tell the unit of a check's figures by its name or kind: points, percent, nats, a quotient, or none."""
-    if name.split("/")[0] == "quality":
+    kind, _, rest = name.partition("/")
+    if kind == "quality":
         return "points"
+    # A name is kind/golden set or group/figure: a golden set's own name says nothing about units.
+    figure = rest if kind in ("memory", "ceiling") else kind
     parts = {"share": "%", "kl": "nats", "length": "x", "ratio": "x"}
-    return next((unit for part, unit in parts.items() if part in name), "")
+    return next((unit for part, unit in parts.items() if part in figure), "")
 
 
 def _exact(value: Decimal) -> str:

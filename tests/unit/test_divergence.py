@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from quantgate.errors import NumericallyInvalid
-from quantgate.metrics import kl_divergence
-from quantgate.metrics.kl_divergence import kl_rows, statistics
+from quantgate import divergence
+from quantgate.divergence import kl_rows, statistics
 
 
 def row(*values: float) -> np.ndarray:
@@ -68,7 +68,7 @@ def test_inputs_are_not_changed() -> None:
 
 def test_unlike_vocabularies_are_refused() -> None:
     """Arrays of other shapes are never broadcast."""
-    for call in (kl_rows, kl_divergence.same_top):
+    for call in (kl_rows, divergence.same_top):
         with pytest.raises(ValueError, match="one shape"):
             call(row(0.0, 1.0), row(0.0, 1.0, 2.0))
         with pytest.raises(ValueError, match="one shape"):
@@ -79,9 +79,9 @@ def test_unlike_vocabularies_are_refused() -> None:
 
 def test_same_top_ties_and_broken_rows() -> None:
     """A tie goes to the lowest id on both sides; a row with NaN agrees with nothing, itself included."""
-    assert kl_divergence.same_top(row(1.0, 1.0, 0.0), row(1.0, 0.0, 0.0))[0]
-    assert not kl_divergence.same_top(row(1.0, 1.0, 0.0), row(0.0, 1.0, 0.0))[0]
-    assert not kl_divergence.same_top(row(np.nan, 1.0), row(np.nan, 1.0))[0]
+    assert divergence.same_top(row(1.0, 1.0, 0.0), row(1.0, 0.0, 0.0))[0]
+    assert not divergence.same_top(row(1.0, 1.0, 0.0), row(0.0, 1.0, 0.0))[0]
+    assert not divergence.same_top(row(np.nan, 1.0), row(np.nan, 1.0))[0]
 
 
 def test_statistics_of_known_values() -> None:

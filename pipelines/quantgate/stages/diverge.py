@@ -1,0 +1,76 @@
+"""How far a variant's next-token distributions moved from the reference's, right after the golden prompts.
+
+The reference's logits at up to 256 prompts, spread evenly over the golden set, are stored once; each variant runs the same prompts in the
+same batches and its rows are compared one batch at a time, so that no more than a batch of the vocabulary is in memory. A divergence may
+block a variant and never passes one: near the reference it measures how much changed, not which way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quantgate.divergence import MINIMUM_POSITIONS, kl_rows, same_top, statistics
+from quantgate.errors import NotComparable, NumericallyInvalid
+from quantgate.ports import Progress, Session
+from quantgate.records import BatchPlan, GoldenItem, GoldenSet, KLStatistics
+
+POSITIONS = 256
+Rows: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """The prompts to compare at, and the batches they run in."""
+
+    golden: GoldenSet
+    plan: BatchPlan
+
+
+def positions(items: int) -> int:
+    """Prompts that are compared at; 0 where the set is too small for statistics."""
+    return min(items, POSITIONS) if items >= MINIMUM_POSITIONS else 0
+
+
+def distributions(session: Session, job: Job, progress: Progress) -> Iterator[tuple[NDArray[np.intp], Rows]]:
+    """Raw logits [rows, vocabulary] in float32 with the position of each row, a batch at a time.
+
+    Raises ``NumericallyInvalid`` at the first row that is not finite.
+    """
+    chosen = _chosen(job.golden)
+    contexts = [session.tokenizer.encode(session.tokenizer.render(item), add_bos=True) for item in chosen]
+    order = sorted(range(len(contexts)), key=lambda at: -len(contexts[at]))
+    for start in range(0, len(order), job.plan.max_rows):
+        part = order[start : start + job.plan.max_rows]
+        rows: Rows = np.concatenate([np.asarray(block) for block in session.distributions([contexts[at] for at in part])])
+        _refuse_nonfinite(rows, [chosen[at] for at in part])
+        progress(start + len(part), len(order), f"comparing distributions on {job.golden.label}")
+        yield np.array(part), rows
+
+
+def divergence(session: Session, job: Job, reference: Any, progress: Progress) -> KLStatistics:
+    """Statistics against the stored logits ``reference`` [positions, vocabulary], which may be a file mapped into memory."""
+    if reference.shape[1] != session.shape.vocabulary:
+        raise NotComparable("vocabulary size", int(reference.shape[1]), session.shape.vocabulary)
+    kl = np.empty(len(reference))
+    same = np.empty(len(reference), dtype=bool)
+    for places, rows in distributions(session, job, progress):
+        base = np.asarray(reference[places])
+        kl[places], same[places] = kl_rows(base, rows), same_top(base, rows)
+    return statistics(kl, same)
+
+
+def _chosen(golden: GoldenSet) -> list[GoldenItem]:
+    """Items spread evenly, so that every slice is seen."""
+    wanted = positions(len(golden.items))
+    return [golden.items[at * len(golden.items) // wanted] for at in range(wanted)]
+
+
+def _refuse_nonfinite(rows: Rows, items: list[GoldenItem]) -> None:
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        raise NumericallyInvalid("next-token logits are not finite", item_id=items[int(np.argmin(finite))].item_id)
