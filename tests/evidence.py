@@ -120,6 +120,7 @@ def capacity(confirmed: int | None, **fields: Any) -> Capacity:
         budget_bytes=450_000_000,
         fixed_bytes=1,
         prefill_bytes_per_row=1,
+        decode_bytes_per_row=1,
         kv_bytes_per_row=1,
         predicted=confirmed,
         confirmed=confirmed,

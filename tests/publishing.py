@@ -77,6 +77,7 @@ def measured(
             budget_bytes=1_000_000_000,
             fixed_bytes=300_000_000,
             prefill_bytes_per_row=None,
+            decode_bytes_per_row=None,
             kv_bytes_per_row=None,
             why_not=None,
         ),

@@ -116,6 +116,7 @@ def _ceiling(fixed_bytes: int, predicted: int, confirmed: int) -> CeilingRow:
         budget_bytes=900_000_000,
         fixed_bytes=fixed_bytes,
         prefill_bytes_per_row=24_900_000,
+        decode_bytes_per_row=29_491_200,
         kv_bytes_per_row=29_491_200,
         why_not=None,
     )

@@ -199,7 +199,7 @@ def _run(arguments: argparse.Namespace) -> int:
     asked = config.load_run(arguments.config)
     resume = None
     if arguments.resume is not None:
-        resume = pipeline.find_run(arguments.resume, arguments.reports or asked.out)
+        resume = _quantgate("runs").find_run(arguments.resume, arguments.reports or asked.out)
     live = sys.stderr.isatty() and not arguments.ci
     display = _quantgate("sinks.progress").ProgressDisplay(sys.stderr, live=live)
     options = pipeline.Options(
@@ -213,8 +213,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    pipeline, terminal = _quantgate("pipeline"), _quantgate("render.terminal")
-    report = pipeline.load_report(pipeline.find_run(arguments.run, arguments.reports))
+    runs, terminal = _quantgate("runs"), _quantgate("render.terminal")
+    report = runs.load_report(runs.find_run(arguments.run, arguments.reports))
     if arguments.json:
         print(_quantgate("rundir").encode(report, indent=2))
     elif arguments.variant is not None:
@@ -223,6 +223,11 @@ def _show(arguments: argparse.Namespace) -> int:
     else:
         print(terminal.verdict_table(report))
     return 0
+
+
+def _aside(text: str) -> None:
+    """Print a note where the command's own output does not go."""
+    print(text, file=sys.stderr)
 
 
 def _known_variant(report: Any, name: str) -> None:
@@ -234,7 +239,7 @@ def _known_variant(report: Any, name: str) -> None:
 def _judge(arguments: argparse.Namespace) -> int:
     pipeline = _quantgate("pipeline")
     policy = _quantgate("config").load_policy(arguments.policy)
-    report, folder = pipeline.rejudge(pipeline.find_run(arguments.run, arguments.reports), policy)
+    report, folder = pipeline.rejudge(_quantgate("runs").find_run(arguments.run, arguments.reports), policy, _aside)
     if arguments.json:
         print(_quantgate("rundir").encode(report, indent=2))
     else:
@@ -247,8 +252,8 @@ def _promote(arguments: argparse.Namespace) -> int:
     if arguments.alias is not None:
         _quantgate("names").check_alias(arguments.alias)
     pipeline = _quantgate("pipeline")
-    folder = pipeline.find_run(arguments.run, arguments.reports)
-    report = pipeline.promote_stored(folder, arguments.alias, lambda text: print(text, file=sys.stderr))
+    folder = _quantgate("runs").find_run(arguments.run, arguments.reports)
+    report = pipeline.promote_stored(folder, arguments.alias, _aside)
     print(_quantgate("render.terminal").promotion_line(report))
     if report.exit_code == 0 and not report.promotion.promoted:
         return 4

@@ -18,6 +18,8 @@ Scalar: TypeAlias = str | int | float | bool | None
 Role: TypeAlias = Literal["reference", "candidate", "identity", "known_bad"]
 Outcome: TypeAlias = Literal["pass", "fail", "inconclusive", "not_measured"]
 Tier: TypeAlias = Literal["required", "advisory"]
+FillOutcome: TypeAlias = Literal["fits", "over budget", "out of memory", "too short"]
+FillPurpose: TypeAlias = Literal["prefill", "decode", "probe", "confirm"]
 LimitedBy: TypeAlias = Literal["memory", "engine", "search cap", "time"]
 
 
@@ -336,14 +338,16 @@ class Probe:
     """One attempted fill."""
 
     batch_size: int
-    outcome: Literal["fits", "over budget", "out of memory", "too short"]
+    outcome: FillOutcome
     peak_bytes: int | None
-    purpose: Literal["slope", "probe", "confirm"]
+    purpose: FillPurpose
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capacity:
-    """The batch ceiling at stated lengths: predicted from arithmetic, confirmed by real fills.
+    """The batch ceiling at stated lengths: predicted from arithmetic and small fills, confirmed by real ones.
+
+    ``kv_bytes_per_row`` is arithmetic; ``decode_bytes_per_row`` was measured in the last step and holds the cache and activations.
 
     ``confirmed`` 0 means that not even one request fits; None means not measured, with ``why_not``.
     """
@@ -353,6 +357,7 @@ class Capacity:
     budget_bytes: int | None
     fixed_bytes: int | None
     prefill_bytes_per_row: int | None
+    decode_bytes_per_row: int | None
     kv_bytes_per_row: int | None
     predicted: int | None
     confirmed: int | None
@@ -363,7 +368,7 @@ class Capacity:
 
     @property
     def probe_count(self) -> int:
-        """Search probes; slope fills and repeats of the final batch are not probes."""
+        """Search probes; the small fills and repeats of the final batch are not probes."""
         return sum(probe.purpose == "probe" for probe in self.probes)
 
 
@@ -668,6 +673,7 @@ class CeilingRow:
     budget_bytes: int | None
     fixed_bytes: int | None
     prefill_bytes_per_row: int | None
+    decode_bytes_per_row: int | None
     kv_bytes_per_row: int | None
     why_not: str | None
 

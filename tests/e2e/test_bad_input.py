@@ -194,16 +194,16 @@ def test_a_golden_set_that_is_too_small(chain: Chain) -> None:
 
 def test_a_golden_set_that_changes_while_it_is_scored(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker reads the set again; another content is no evidence of this run."""
-    from quantgate import pipeline
+    from quantgate import measuring
 
     (chain.root / "set.jsonl").write_bytes(lines(items()))
-    before = pipeline._load
+    before = measuring._load
 
     def load(*arguments: Any) -> None:
         before(*arguments)
         (chain.root / "set.jsonl").write_bytes(lines(items(MANY - 1)))
 
-    monkeypatch.setattr(pipeline, "_load", load)
+    monkeypatch.setattr(measuring, "_load", load)
     done = chain.run(golden_sets=["set.jsonl"])
     assert done.code == 4
     assert "changed while the run was going on" in done.err

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from quantgate.errors import NumericallyInvalid
 from quantgate import divergence
 from quantgate.divergence import kl_rows, statistics
+from quantgate.errors import NumericallyInvalid
 
 
 def row(*values: float) -> np.ndarray:

@@ -64,7 +64,8 @@ def own_memory(model: Any) -> None:
     would drag the whole file's storage into the count. Copies are anonymous memory, as a server holds them.
     """
     copies: dict[tuple[int, int, torch.Size, tuple[int, ...], torch.dtype], torch.Tensor] = {}
-    for tensor in list(tensors(model)):
+    # Each object once: a copy may lie where an earlier original was, and looked at again it would be taken for that original.
+    for tensor in {id(one): one for one in tensors(model)}.values():
         key = (tensor.data_ptr(), tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
         if tensor.numel() == 0 or tensor.device.type != "cpu":
             continue

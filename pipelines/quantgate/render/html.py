@@ -594,10 +594,11 @@ def _ceiling_cells(row: MeasurementRow, size: int) -> list[_Cell]:
     room = request = None
     if ceiling is not None and ceiling.budget_bytes is not None and ceiling.fixed_bytes is not None:
         room = ceiling.budget_bytes - ceiling.fixed_bytes
-    prefill, kv = (None, None) if ceiling is None else (ceiling.prefill_bytes_per_row, ceiling.kv_bytes_per_row)
-    if prefill is not None or kv is not None:
-        request = max(prefill or 0, kv or 0)
-    binds = "" if prefill is None or kv is None else "prefill binds" if prefill > kv else "KV cache binds"
+    prefill = None if ceiling is None else ceiling.prefill_bytes_per_row
+    decode = None if ceiling is None else ceiling.decode_bytes_per_row or ceiling.kv_bytes_per_row
+    if prefill is not None or decode is not None:
+        request = max(prefill or 0, decode or 0)
+    binds = "" if prefill is None or decode is None else "prefill binds" if prefill > decode else "decode binds"
     freed = row.freed_bytes
     return [
         row.variant,

@@ -283,7 +283,8 @@ def _ceiling(ceiling: CeilingRow | None) -> str:
         "budget": f"{q.decimal_bytes(ceiling.budget_bytes)} ({q.binary_bytes(ceiling.budget_bytes)})",
         "fixed": q.decimal_bytes(ceiling.fixed_bytes),
         "per request": f"prefill {q.decimal_bytes(ceiling.prefill_bytes_per_row)}, "
-        f"KV cache {q.decimal_bytes(ceiling.kv_bytes_per_row)}",
+        f"last decode step {q.decimal_bytes(ceiling.decode_bytes_per_row)}, "
+        f"of which KV cache {q.decimal_bytes(ceiling.kv_bytes_per_row)}",
         **({"not confirmed": ceiling.why_not} if ceiling.why_not else {}),
     }
     return _listed(

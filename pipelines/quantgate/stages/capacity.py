@@ -1,9 +1,10 @@
 """The batch ceiling: predicted from arithmetic, then confirmed by real fills.
 
-Two small fills give what the model takes at rest and what one row adds while its prompt is read; the KV cache of a full row is
-arithmetic. A row needs the larger of the two, because prefill and decode do not happen at once::
+Small fills of a few rows and two tokens give what the model takes at rest, what one row adds while its prompt is read, and what it adds
+in the last decode step, when its cache is full: the KV cache, which is arithmetic, and the step's own activations, which are not. A row
+needs the larger of the two, because prefill and decode do not happen at once::
 
-    predicted = floor((budget - fixed) / max(prefill bytes a row, KV bytes a row))
+    predicted = floor((budget - fixed) / max(prefill bytes a row, decode bytes a row))
 
 The search starts at the prediction, widens and bisects. The ceiling is the largest batch that fits at full length every time it is tried;
 one more must fail, or the search cap or the time limit is reached, which is reported as ``>=`` and not as a maximum. A fill that passes the
@@ -12,13 +13,15 @@ budget is ended at the step that passed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Literal
 
 from quantgate import kvcache
 from quantgate.errors import OutOfMemory
-from quantgate.ports import Device, Progress, Session
-from quantgate.records import Capacity, LimitedBy, Probe, Workload
+from quantgate.ports import Device, MemoryWatch, Progress, Session
+from quantgate.records import Capacity, FillOutcome, FillPurpose, LimitedBy, Probe, Step, Workload
 from quantgate.stages.measure import fixed_requests
 
 SLOPE_BATCHES = (1, 3)
@@ -47,29 +50,53 @@ class _Search:
         self.probes: list[Probe] = []
         self.started_s = device.now_s()
 
-    def fill(self, batch_size: int, *, purpose: str, output_tokens: int | None = None) -> Probe:
-        """One fill. Memory is released outside the handler, so that a failed fill cannot make a smaller one fail."""
+    def fill(self, batch_size: int, *, purpose: FillPurpose) -> Probe:
+        """One fill at full length. Memory is released outside the handler, so that a failed fill cannot make a smaller one fail."""
         self.progress(len(self.probes), 0, f"filling batch {batch_size}")
-        requests = fixed_requests(
-            self.session, self.job.workload, batch_size, self.job.seed, output_tokens=output_tokens
-        )
-        wanted, produced, outcome = requests[0].max_new_tokens * batch_size, 0, "fits"
+        requests = fixed_requests(self.session, self.job.workload, batch_size, self.job.seed)
+        wanted = requests[0].max_new_tokens * batch_size
         with self.device.watch_memory() as watch:
-            try:
-                for step in self.session.generate(requests):
-                    produced += len(step.ids)
-                    if self._over():
-                        outcome = "over budget"
-                        break
-            except OutOfMemory:
-                outcome = "out of memory"
-        peak_bytes = max(0, watch.peak.peak_bytes - self.job.base_bytes)
+            outcome, produced = self._run(self.session.generate(requests))
         self.device.release()
-        if outcome == "fits":
-            outcome = (
-                "over budget" if peak_bytes > self.job.budget_bytes else "fits" if produced >= wanted else "too short"
-            )
-        probe = Probe(batch_size=batch_size, outcome=outcome, peak_bytes=peak_bytes, purpose=purpose)  # type: ignore[arg-type]
+        peak_bytes = self._above_base(watch)
+        if outcome == "fits" and peak_bytes > self.job.budget_bytes:
+            outcome = "over budget"
+        elif outcome == "fits" and produced < wanted:
+            outcome = "too short"
+        return self._note(batch_size, outcome, peak_bytes, purpose)
+
+    def small(self, batch_size: int, purpose: Literal["prefill", "decode"]) -> Probe:
+        """The peak of reading the prompts, or of the last decode step at full length: two tokens, watched apart."""
+        workload, tokens = self.job.workload, min(SLOPE_TOKENS, self.job.workload.output_tokens)
+        if purpose == "decode":
+            workload = replace(workload, prompt_tokens=workload.prompt_tokens + workload.output_tokens - tokens)
+        steps = self.session.generate(fixed_requests(self.session, workload, batch_size, self.job.seed, output_tokens=tokens))
+        with self.device.watch_memory() as prefill:
+            outcome, _ = self._run(islice(steps, 1))
+        with self.device.watch_memory() as decode:
+            if outcome == "fits":
+                outcome, _ = self._run(steps)
+        del steps
+        self.device.release()
+        return self._note(batch_size, outcome, self._above_base(prefill if purpose == "prefill" else decode), purpose)
+
+    def _run(self, steps: Iterator[Step]) -> tuple[FillOutcome, int]:
+        """Run the steps up to the one that passes the budget, and count the tokens."""
+        produced = 0
+        try:
+            for step in steps:
+                produced += len(step.ids)
+                if self.device.live_bytes() - self.job.base_bytes > self.job.budget_bytes:
+                    return "over budget", produced
+        except OutOfMemory:
+            return "out of memory", produced
+        return "fits", produced
+
+    def _above_base(self, watch: MemoryWatch) -> int:
+        return max(0, watch.peak.peak_bytes - self.job.base_bytes)
+
+    def _note(self, batch_size: int, outcome: FillOutcome, peak_bytes: int, purpose: FillPurpose) -> Probe:
+        probe = Probe(batch_size=batch_size, outcome=outcome, peak_bytes=peak_bytes, purpose=purpose)
         self.probes.append(probe)
         return probe
 
@@ -84,9 +111,6 @@ class _Search:
     def out_of_time(self) -> bool:
         return self.device.now_s() - self.started_s > LIMIT_S
 
-    def _over(self) -> bool:
-        return self.device.live_bytes() - self.job.base_bytes > self.job.budget_bytes
-
 
 def find(session: Session, device: Device, job: Job, progress: Progress) -> Capacity:
     """The ceiling of the open session at the workload's lengths. ``confirmed`` 0: not even one request fits; None: not known."""
@@ -100,20 +124,19 @@ def find(session: Session, device: Device, job: Job, progress: Progress) -> Capa
         budget_bytes=job.budget_bytes,
         fixed_bytes=None,
         prefill_bytes_per_row=None,
+        decode_bytes_per_row=None,
         kv_bytes_per_row=kv_row,
         predicted=None,
         confirmed=None,
         limited_by=None,
     )
-    small = [search.fill(size, purpose="slope", output_tokens=SLOPE_TOKENS) for size in SLOPE_BATCHES]
-    if small[0].outcome in ("over budget", "out of memory"):
+    prefill = [search.small(size, "prefill") for size in SLOPE_BATCHES]
+    if prefill[0].outcome != "fits":
         return _finish(blank, search, confirmed=0, limited_by="memory")
-    fixed, prefill_row = _line(small)
-    row_bytes = max(prefill_row or 0, kv_row)
-    predicted = None if fixed is None or not row_bytes else predict(job.budget_bytes, fixed, row_bytes)
-    known = replace(blank, fixed_bytes=fixed, prefill_bytes_per_row=prefill_row, predicted=predicted)
-    largest_start = job.workload.max_batch if small[1].outcome == "fits" else SLOPE_BATCHES[1] - 1
-    start = min(max(1, predicted or 1), job.workload.max_batch, largest_start)
+    decode = [search.small(size, "decode") for size in SLOPE_BATCHES] if prefill[1].outcome == "fits" else []
+    known = _predicted(blank, prefill, decode)
+    largest_start = job.workload.max_batch if prefill[1].outcome == "fits" else SLOPE_BATCHES[1] - 1
+    start = min(max(1, known.predicted or 1), job.workload.max_batch, largest_start)
     confirmed, limited_by = largest(search.fits, search.holds, start, job.workload.max_batch, search.out_of_time)
     return _finish(known, search, confirmed=confirmed, limited_by=limited_by)
 
@@ -156,6 +179,22 @@ def largest(
     return next((one for one in sorted(fitted, reverse=True) if one < high and holds(one)), None), "time"
 
 
+def _predicted(blank: Capacity, prefill: list[Probe], decode: list[Probe]) -> Capacity:
+    """What the small fills say of the fixed part and of a row. Where only arithmetic is to be had, a row is its KV cache."""
+    fixed, prefill_row = _line(prefill)
+    decode_fixed, decode_row = _line(decode) if len(decode) == len(SLOPE_BATCHES) else (None, None)
+    last_step = max(decode_row or 0, blank.kv_bytes_per_row or 0)
+    rows = [(prefill_row or 0, fixed), (last_step, fixed if decode_row is None else decode_fixed)]
+    ceilings = [predict(blank.budget_bytes or 0, rest, row) for row, rest in rows if row and rest is not None]
+    return replace(
+        blank,
+        fixed_bytes=fixed,
+        prefill_bytes_per_row=prefill_row,
+        decode_bytes_per_row=decode_row,
+        predicted=min(ceilings, default=None),
+    )
+
+
 def _line(small: list[Probe]) -> tuple[int | None, int | None]:
     """Intercept and slope of the peak over the rows, in bytes; None where a small fill gave no figure."""
     first, second = small
@@ -170,7 +209,7 @@ def _finish(known: Capacity, search: _Search, *, confirmed: int | None, limited_
     outcomes = {
         probe.batch_size: probe.outcome
         for probe in search.probes
-        if probe.outcome != "fits" and probe.purpose != "slope"
+        if probe.outcome != "fits" and probe.purpose in ("probe", "confirm")
     }
     why_not = None
     if confirmed is None:

@@ -190,6 +190,7 @@ def _ceiling(capacity: Capacity) -> CeilingRow:
         budget_bytes=capacity.budget_bytes,
         fixed_bytes=capacity.fixed_bytes,
         prefill_bytes_per_row=capacity.prefill_bytes_per_row,
+        decode_bytes_per_row=capacity.decode_bytes_per_row,
         kv_bytes_per_row=capacity.kv_bytes_per_row,
         why_not=capacity.why_not,
     )

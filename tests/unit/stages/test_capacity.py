@@ -175,7 +175,7 @@ def test_the_process_itself_is_outside_the_budget() -> None:
 
 def test_the_search_stops_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock past the limit ends the search with what is confirmed so far, or with None and a reason."""
-    monkeypatch.setattr(capacity, "LIMIT_S", 4.0)
+    monkeypatch.setattr(capacity, "LIMIT_S", 8.0)
     found = find(Memory(device(), row_bytes=30_000))
     assert (found.confirmed, found.limited_by) == (33, "time")
     monkeypatch.setattr(capacity, "LIMIT_S", 0.0)

@@ -99,7 +99,7 @@ def test_non_finite_logits_name_their_item() -> None:
 def test_another_vocabulary_is_not_comparable() -> None:
     """Distributions over different vocabularies are refused, naming both sizes."""
     reference = stored(Speaking(), 120)
-    with pytest.raises(NotComparable, match="50.*60"):
+    with pytest.raises(NotComparable, match=r"50.*60"):
         diverge.divergence(
             shaped(Speaking(vocabulary=60)), diverge.Job(golden=golden(120), plan=PLAN), reference, quiet
         )

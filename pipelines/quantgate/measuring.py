@@ -1,0 +1,383 @@
+"""Everything that a run measures, one variant at a time, each in a process of its own.
+
+``quantize`` for all, then ``load -> capacity -> score -> kl`` for each, then ``time`` with the reference's process and a variant's in turn.
+A stage that is done is kept under the digest of everything it depends on: a resumed run skips it, and a later run on the same machine uses
+it again. Speed is never used again: machines drift. A failure is evidence of its variant and does not take the others along.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from quantgate import provenance, rundir
+from quantgate.config import RunConfig
+from quantgate.errors import MeasureError, RunFolderError, UsageError, WorkerFailed
+from quantgate.ports import Display, Executor, Worker
+from quantgate.records import (
+    Artifact,
+    BatchPlan,
+    Capacity,
+    Distributions,
+    Failure,
+    Fingerprint,
+    Generation,
+    GoldenSet,
+    KLStatistics,
+    Opened,
+    RunInfo,
+    ScoreSheet,
+    SpeedRun,
+    Variant,
+    VariantEvidence,
+)
+from quantgate.stages import diverge
+
+SEED = 20240229
+IDENTITY_ROWS_DIVISOR = 4
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Run:
+    """A run under way: what was asked for, and the evidence so far."""
+
+    config: RunConfig
+    folder: Path
+    info: RunInfo
+    display: Display
+    executor: Executor
+    shelf: rundir.Shelf
+    goldens: tuple[GoldenSet, ...]
+    fingerprint: Fingerprint
+    base: Artifact | None = None
+    evidence: dict[str, VariantEvidence] = field(default_factory=dict)
+    distributions: dict[str, Distributions] = field(default_factory=dict)
+    """The reference's stored distributions, by golden set."""
+
+
+def step_count(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> int:
+    """Steps that a display will be told of, if none fails."""
+    compared = sum(diverge.positions(len(one.items)) > 0 for one in goldens)
+    stages = sum(2 + len(goldens) + compared + _is_filled(one) for one in config.variants)
+    return stages + sum(_is_timed(one) for one in config.variants if one.role != "reference")
+
+
+def _is_filled(variant: Variant) -> bool:
+    """Controls are scored and nothing else."""
+    return variant.role in ("reference", "candidate")
+
+
+_is_timed = _is_filled
+
+
+def measure_all(work: Run) -> None:
+    """Build all, then load, score and fill each, then time. The reference comes first: nothing is worth measuring without it."""
+    variants = sorted(work.config.variants, key=lambda one: one.role != "reference")
+    for variant in variants:
+        work.evidence[variant.name] = VariantEvidence(variant=variant)
+        with _failures(work, variant, "quantize"):
+            _quantize(work, variant)
+        if variant.role == "reference":
+            _require_reference(work)
+    for variant in variants:
+        if work.evidence[variant.name].artifact is not None:
+            _measure(work, variant)
+        if variant.role == "reference" and work.evidence[variant.name].loaded is None:
+            return
+    _time_all(work)
+
+
+def _require_reference(work: Run) -> None:
+    one = work.evidence[work.config.reference.name]
+    work.base = one.artifact
+    if one.artifact is None:
+        raise MeasureError(f"the reference could not be prepared: {one.failures[0].message}")
+
+
+@contextmanager
+def _failures(work: Run, variant: Variant, stage: str) -> Iterator[None]:
+    """Note a stage's failure as evidence. The caller's mistakes and a full disk end the run instead."""
+    try:
+        yield
+    except (UsageError, RunFolderError):
+        raise
+    except MeasureError as error:
+        failed = error if isinstance(error, WorkerFailed) else None
+        if failed is not None and failed.exit_code == UsageError.exit_code:
+            raise UsageError(failed.message) from error
+        one = work.evidence[variant.name]
+        failure = Failure(
+            variant=variant.name,
+            stage=stage,
+            kind=type(error).__name__ if failed is None else failed.kind,
+            message=str(error),
+            numerical=failed is not None and failed.numerical,
+        )
+        work.evidence[variant.name] = replace(one, failures=(*one.failures, failure))
+        work.display.note(f"{variant.name}: {stage} did not finish: {error}")
+
+
+class _Lazy:
+    """A worker that is started, and a session that is opened, when first needed: a stage that was kept needs neither."""
+
+    def __init__(self, work: Run, variant: Variant, stack: ExitStack) -> None:
+        self._work, self._variant, self._stack = work, variant, stack
+        self._worker: Worker | None = None
+        self._opened: Opened | None = None
+
+    def ask(self, action: str, kind: type[T], **values: Any) -> T:
+        """Send one request and decode its reply."""
+        request = {"action": action, **rundir.plain(values)}
+        reply = self._started().ask(request, self._work.display.progress)
+        return rundir.decode(kind, json.dumps(reply))
+
+    def open(self) -> Opened:
+        """The loaded variant, opened once."""
+        if self._opened is None:
+            config, artifact = self._work.config, self._work.evidence[self._variant.name].artifact
+            self._opened = self.ask("open", Opened, artifact=artifact, engine=config.engine, device=config.device)
+        return self._opened
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            self._worker = self._work.executor.open(self._variant, self._work.folder / "logs" / f"{self._variant.name}.log")
+            self._stack.callback(self._worker.close)
+            self._stack.push(self._kill_on_interrupt)
+        return self._worker
+
+    def _kill_on_interrupt(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+        if kind is not None and self._worker is not None:
+            self._worker.kill()
+        return False
+
+
+def _kept(
+    work: Run,
+    variant: Variant,
+    stage: str,
+    record: type[T],
+    key: str,
+    make: Callable[[], T],
+    usable: Callable[[T], bool] = lambda found: True,
+) -> T:
+    """A stage's result: kept from this run or an earlier one where it is still ``usable``, else made now and kept."""
+    work.display.step(variant.name, stage)
+    name = f"variants/{variant.name}/{stage.replace(' ', '/')}"
+    kind = stage.split(" ")[0]
+    if (found := work.shelf.find(name, kind=kind, key=key, record=record)) is not None and usable(found):
+        one = work.evidence[variant.name]
+        work.evidence[variant.name] = replace(one, reused=(*one.reused, stage))
+        work.display.step_done(reused=True)
+        return found
+    made = make()
+    work.shelf.keep(name, kind=kind, key=key, record=made)
+    work.display.step_done(reused=False)
+    return made
+
+
+def _key(work: Run, **parts: Any) -> str:
+    """Digest of what a result depends on: code and libraries, and the parts given. The code counts under ``provenance: fixed`` too."""
+    known = work.fingerprint
+    return rundir.digest({"source": provenance.source_digest(), "libraries": known.libraries, "python": known.python, **parts})
+
+
+def _machine(work: Run) -> dict[str, Any]:
+    return {"cpu": work.fingerprint.cpu, "platform": work.fingerprint.platform, "device": rundir.plain(work.config.device)}
+
+
+def _quantize(work: Run, variant: Variant) -> None:
+    base = None if variant.role == "reference" else work.base
+    key = _key(
+        work,
+        model=work.fingerprint.model_sha256,
+        variant=replace(variant, role="candidate"),
+        base=None if base is None else base.sha256,
+        device=work.config.device.kind,
+    )
+    work.display.step(variant.name, "quantize")
+    found = None if work.shelf.fresh else rundir.stored_artifact(work.config.cache / "artifacts" / key)
+    if found is None:
+        with ExitStack() as stack:
+            (work.folder / "logs").mkdir(parents=True, exist_ok=True)
+            found = _Lazy(work, variant, stack).ask(
+                "quantize",
+                Artifact,
+                model=work.config.model,
+                variant=variant,
+                base=base,
+                device=work.config.device,
+                cache=str(work.config.cache),
+                key=key,
+                fresh=work.shelf.fresh,
+            )
+        work.display.step_done(reused=False)
+    else:
+        one = work.evidence[variant.name]
+        work.evidence[variant.name] = replace(one, reused=(*one.reused, "quantize"))
+        work.display.step_done(reused=True)
+    rundir.put(work.folder / "variants" / variant.name / "artifact.json", kind="artifact", key=key, record=found)
+    work.evidence[variant.name] = replace(work.evidence[variant.name], artifact=found)
+
+
+def _measure(work: Run, variant: Variant) -> None:
+    """Load, fill and score one variant in one process; the fill first, while nothing but the weights has been in memory."""
+    (work.folder / "logs").mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        lazy = _Lazy(work, variant, stack)
+        with _failures(work, variant, "load"):
+            _load(work, variant, lazy)
+        if work.evidence[variant.name].loaded is None:
+            return
+        artifact = work.evidence[variant.name].artifact
+        if _is_filled(variant) and artifact is not None and not artifact.simulated:
+            with _failures(work, variant, "capacity"):
+                _fill(work, variant, lazy)
+        for one in work.goldens:
+            with _failures(work, variant, f"score {one.name}"):
+                _score(work, variant, one, lazy)
+            if diverge.positions(len(one.items)):
+                with _failures(work, variant, f"kl {one.name}"):
+                    _diverge(work, variant, one, lazy)
+
+
+def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
+    artifact = work.evidence[variant.name].artifact
+    key = _key(work, artifact=artifact, engine=work.config.engine, **_machine(work))
+    opened = _kept(work, variant, "load", Opened, key, lazy.open)
+    work.evidence[variant.name] = replace(work.evidence[variant.name], loaded=opened.loaded, device=opened.device)
+
+
+def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
+    plan = _plan(work.config.batch_plan, variant)
+    artifact = work.evidence[variant.name].artifact
+    key = _key(work, artifact=artifact, engine=work.config.engine, golden=one.sha256, plan=plan, **_machine(work))
+
+    def make() -> ScoreSheet:
+        lazy.open()
+        values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan, "variant": variant.name}
+        return lazy.ask("score", ScoreSheet, **values)
+
+    sheet = _kept(work, variant, f"score {one.name}", ScoreSheet, key, make)
+    lines = "".join(rundir.encode(item) + "\n" for item in sheet.items)
+    rundir.write_text(work.folder / "variants" / variant.name / "scores" / f"{one.name}.jsonl", lines)
+    known = work.evidence[variant.name]
+    work.evidence[variant.name] = replace(known, sheets=(*known.sheets, sheet))
+
+
+def _diverge(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
+    """The reference stores its distributions; every other variant is compared with them."""
+    plan = _plan(work.config.batch_plan, variant)
+    artifact = work.evidence[variant.name].artifact
+    base = work.distributions.get(one.name)
+    key = _key(work, artifact=artifact, engine=work.config.engine, golden=one.sha256, plan=plan, base=base, **_machine(work))
+    values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan}
+    if variant.role == "reference":
+
+        def store() -> Distributions:
+            lazy.open()
+            into = str(work.config.cache / "distributions" / f"{key}.npy")
+            return lazy.ask("distributions", Distributions, into=into, **values)
+
+        work.distributions[one.name] = _kept(work, variant, f"kl {one.name}", Distributions, key, store, rundir.is_whole)
+        return
+
+    def compare() -> KLStatistics:
+        lazy.open()
+        return lazy.ask("divergence", KLStatistics, reference=base, **values)
+
+    if base is None:
+        raise MeasureError("the reference's distributions are missing")
+    kl = _kept(work, variant, f"kl {one.name}", KLStatistics, key, compare)
+    known = work.evidence[variant.name]
+    sheets = tuple(replace(sheet, kl=kl) if sheet.golden_sha256 == one.sha256 else sheet for sheet in known.sheets)
+    work.evidence[variant.name] = replace(known, sheets=sheets)
+
+
+def _plan(plan: BatchPlan, variant: Variant) -> BatchPlan:
+    """The identity control scores under other batches: what moves then is the noise of batching."""
+    if variant.role != "identity":
+        return plan
+    other = plan.max_rows // IDENTITY_ROWS_DIVISOR if plan.max_rows > 1 else IDENTITY_ROWS_DIVISOR
+    return replace(plan, max_rows=max(1, other))
+
+
+def _fill(work: Run, variant: Variant, lazy: _Lazy) -> None:
+    config, artifact = work.config, work.evidence[variant.name].artifact
+    budget = _budget(work, variant)
+    key = _key(work, artifact=artifact, engine=config.engine, workload=config.workload, budget=budget, **_machine(work))
+
+    def make() -> Capacity:
+        lazy.open()
+        return lazy.ask("capacity", Capacity, workload=config.workload, budget_bytes=budget, seed=SEED)
+
+    found = _kept(work, variant, "capacity", Capacity, key, make)
+    work.evidence[variant.name] = replace(work.evidence[variant.name], capacity=found)
+
+
+def _budget(work: Run, variant: Variant) -> int:
+    """The configured budget, else all of the device."""
+    if work.config.device.memory_budget_bytes is not None:
+        return work.config.device.memory_budget_bytes
+    info = work.evidence[variant.name].device
+    if info is None:
+        raise MeasureError("the device is not known, so its memory is not either")
+    return info.total_bytes
+
+
+# ---------------------------------------------------------------------------------------------- timing
+
+
+def _time_all(work: Run) -> None:
+    """Reference and variant in turn, each in its own process, one working at a time."""
+    reference = work.config.reference
+    for variant in work.config.variants:
+        one = work.evidence[variant.name]
+        if not _is_timed(variant) or variant.role == "reference" or one.capacity is None or not one.capacity.confirmed:
+            continue
+        with _failures(work, variant, "time"):
+            work.display.step(variant.name, "time")
+            _time(work, reference, variant)
+            work.display.step_done(reused=False)
+
+
+def _time(work: Run, reference: Variant, variant: Variant) -> None:
+    """Blocks R V V R. The reference's own ceiling is timed beside the first variant only."""
+    name = f"variants/{variant.name}/speed"
+    shared = [one for one in work.config.workload.batch_sizes if one <= min(_ceiling(work, reference), _ceiling(work, variant))]
+    sizes = {variant.name: sorted({*shared, _ceiling(work, variant)}), reference.name: list(shared)}
+    if work.evidence[reference.name].speed is None and _ceiling(work, reference):
+        sizes[reference.name] = sorted({*shared, _ceiling(work, reference)})
+    key = _key(work, run=work.info.run_id, artifact=work.evidence[variant.name].artifact, sizes=sizes, workload=work.config.workload)
+    kept = rundir.get(work.folder / f"{name}.json", kind="speed", key=key, record=SpeedRun)
+    done = kept if kept is not None else _blocks(work, reference, variant, sizes)
+    work.shelf.keep(name, kind="speed", key=key, record=done, share=False)
+    work.evidence[variant.name] = replace(work.evidence[variant.name], speed=done)
+    base = work.evidence[reference.name]
+    earlier = () if base.speed is None else base.speed.generations
+    work.evidence[reference.name] = replace(base, speed=SpeedRun(variant=reference.name, generations=(*earlier, *done.partner)))
+
+
+def _ceiling(work: Run, variant: Variant) -> int:
+    capacity = work.evidence[variant.name].capacity
+    return 0 if capacity is None or capacity.confirmed is None else capacity.confirmed
+
+
+def _blocks(work: Run, reference: Variant, variant: Variant, sizes: dict[str, list[int]]) -> SpeedRun:
+    with ExitStack() as stack:
+        workers = {one.name: _Lazy(work, one, stack) for one in (reference, variant)}
+        for one in workers.values():
+            one.open()
+        taken: dict[str, list[Generation]] = {name: [] for name in workers}
+        for _ in range(work.config.workload.quadruples):
+            for name in (reference.name, variant.name, variant.name, reference.name):
+                warmups = 0 if taken[name] else work.config.workload.warmups
+                values = {"workload": work.config.workload, "batch_sizes": sizes[name], "warmups": warmups, "seed": SEED}
+                taken[name] += workers[name].ask("time", tuple[Generation, ...], **values)
+    order = " ".join(["R V V R"] * work.config.workload.quadruples)
+    generations, partner = tuple(taken[variant.name]), tuple(taken[reference.name])
+    return SpeedRun(variant=variant.name, generations=generations, partner=partner, order=order)

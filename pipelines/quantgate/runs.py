@@ -1,0 +1,64 @@
+"""Stored runs: found by id, read back, refused where they were altered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from quantgate import rundir
+from quantgate.errors import RunFolderError, UsageError
+from quantgate.records import Evidence, GoldenSet, Policy, Report, RunInfo
+
+
+def find_run(text: str, reports: Path) -> Path:
+    """A run folder by path, id, or a part of its id that only one run has."""
+    if (direct := Path(text)).joinpath("run.json").is_file():
+        return direct.resolve()
+    if (exact := reports / text).joinpath("run.json").is_file():
+        return exact.resolve()
+    found = sorted(path.parent for path in reports.glob("*/run.json") if text in path.parent.name)
+    if len(found) == 1:
+        return found[0].resolve()
+    what = "no run" if not found else f"{len(found)} runs ({', '.join(path.name for path in found[:5])})"
+    raise UsageError(f"{what} in {reports} matches '{text}'; give a run folder or more of its id, or name the folder with --reports")
+
+
+def store_info(folder: Path, info: RunInfo) -> None:
+    """Write run.json."""
+    rundir.write_text(folder / "run.json", rundir.encode(info, indent=2) + "\n")
+
+
+def load_info(folder: Path) -> RunInfo:
+    """What a run folder says of itself. Raises ``RunFolderError`` where it is none."""
+    if not (folder / "run.json").is_file():
+        raise RunFolderError(f"{folder} is not a run folder: it has no run.json")
+    return rundir.decode(RunInfo, rundir.read_text(folder / "run.json"))
+
+
+def load_report(folder: Path) -> Report:
+    """The stored report of a run."""
+    return rundir.decode(Report, rundir.read_text(folder / "report.json"))
+
+
+def load_evidence(folder: Path) -> Evidence:
+    """The stored evidence of a run. Raises ``RunFolderError`` where it is missing or was altered."""
+    found = rundir.get(folder / "evidence.json", kind="evidence", key=None, record=Evidence)
+    if found is None:
+        how = f"quantgate run CONFIG --resume {folder.name}"
+        raise RunFolderError(f"{folder} holds no evidence: the run did not come to its end; go on with {how}")
+    return found
+
+
+def load_policy(folder: Path) -> Policy:
+    """The policy a run was judged by. Raises ``RunFolderError`` where it is not the one that was fixed before measuring."""
+    policy = rundir.decode(Policy, rundir.read_text(folder / "policy.json"))
+    if rundir.digest(policy) != load_info(folder).policy_sha256:
+        raise RunFolderError(f"{folder / 'policy.json'} was altered since the run was started")
+    return policy
+
+
+def load_golden(folder: Path, name: str, sha256: str) -> GoldenSet:
+    """The run's own copy of a golden set."""
+    found = rundir.get(folder / "golden" / f"{name}.json", kind="golden", key=sha256, record=GoldenSet)
+    if found is None:
+        raise RunFolderError(f"{folder} holds no unaltered copy of golden set {name}")
+    return found
