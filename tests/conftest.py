@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from chain import Chain
-from quantgate import plugins
+from inline import inline_executor
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def inline() -> Iterator[None]:
-    """Makes the executor without processes known as ``inline``."""
-    plugins.BUILT_IN["executor"]["inline"] = "inline:InlineExecutor"
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
-    del plugins.BUILT_IN["executor"]["inline"]
+    """The executor without processes, for one test."""
+    with inline_executor():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +33,10 @@ def chain(tmp_path: Path, template: Chain, inline: None, monkeypatch: pytest.Mon
 
 
 @pytest.fixture(scope="session")
-def passed(tmp_path_factory: pytest.TempPathFactory, template: Chain, inline: None) -> Chain:
+def passed(tmp_path_factory: pytest.TempPathFactory, template: Chain) -> Chain:
     """A folder with one run that passed, not to be altered: copy it."""
     made = template.copy(tmp_path_factory.mktemp("passed"))
-    done = made.run()
+    with inline_executor():
+        done = made.run()
     assert done.code == 0, done.err
     return made

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from quantgate import worker
+from quantgate import plugins, worker
 from quantgate.errors import WorkerFailed
 from quantgate.ports import Progress
 from quantgate.records import Variant
@@ -42,3 +45,15 @@ class InlineWorker:
 
     def kill(self) -> None:
         """Nothing runs here that could be killed."""
+
+
+@contextmanager
+def inline_executor() -> Iterator[None]:
+    """Make the executor without processes known as ``inline``, and forget it again."""
+    plugins.BUILT_IN["executor"]["inline"] = "inline:InlineExecutor"
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        del plugins.BUILT_IN["executor"]["inline"]

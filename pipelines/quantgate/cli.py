@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 EXIT_CODES = """exit codes:
   0    pass: the run's demands are shown to be met
-  1    blocked: a loss beyond the margin is shown
+  1    blocked: a loss beyond the margin, or another limit broken, is shown
   2    usage, config, golden set or model: nothing was measured
   3    inconclusive: neither is shown; the report says what would help
   4    not measured, not comparable, a control came out wrong, or an unexpected error
@@ -37,6 +37,7 @@ def main(argv: list[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     arguments = _parser().parse_args(argv)
     signal.signal(signal.SIGTERM, _interrupt)
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # measuring a model is nobody else's business
     try:
         code = int(arguments.command(arguments))
     except KeyboardInterrupt:
@@ -261,9 +262,7 @@ def _promote(arguments: argparse.Namespace) -> int:
 
 
 def _ui(arguments: argparse.Namespace) -> int:
-    uri = (
-        _quantgate("config").tracking_uri_of_environment() or f"sqlite:///{(arguments.reports / 'mlflow.db').resolve()}"
-    )
+    uri = _quantgate("config").tracking_uri_of_environment() or _quantgate("runs").tracking_uri(arguments.reports)
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).is_file():
         raise _quantgate("errors").UsageError(
             f"there is no store at {uri}; run a config first, or name its folder with --reports"

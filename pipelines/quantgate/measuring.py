@@ -60,11 +60,17 @@ class Run:
     """The reference's stored distributions, by golden set."""
 
 
-def step_count(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> int:
-    """Steps that a display will be told of, if none fails."""
-    compared = sum(diverge.positions(len(one.items)) > 0 for one in goldens)
-    stages = sum(2 + len(goldens) + compared + _is_filled(one) for one in config.variants)
-    return stages + sum(_is_timed(one) for one in config.variants if one.role != "reference")
+def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...]:
+    """The stages in the order in which a display will be told of them, if none fails."""
+    scored = [
+        f"{stage} {one.name}"
+        for one in goldens
+        for stage in ("score", "kl")
+        if stage == "score" or diverge.positions(len(one.items))
+    ]
+    each = [stage for one in config.variants for stage in ("load", *(["capacity"] * _is_filled(one)), *scored)]
+    timed = ["time" for one in config.variants if _is_timed(one) and one.role != "reference"]
+    return ("quantize",) * len(config.variants) + (*each, *timed)
 
 
 def _is_filled(variant: Variant) -> bool:
@@ -309,7 +315,7 @@ def _plan(plan: BatchPlan, variant: Variant) -> BatchPlan:
 def _fill(work: Run, variant: Variant, lazy: _Lazy) -> None:
     config, artifact = work.config, work.evidence[variant.name].artifact
     budget = _budget(work, variant)
-    key = _key(work, artifact=artifact, engine=config.engine, workload=config.workload, budget=budget, **_machine(work))
+    key = _key(work, artifact=artifact, engine=config.engine, workload=config.workload, budget=budget, seed=SEED, **_machine(work))
 
     def make() -> Capacity:
         lazy.open()

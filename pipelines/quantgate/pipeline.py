@@ -19,7 +19,7 @@ from quantgate import golden, plugins, provenance, rundir, runs
 from quantgate.config import RunConfig
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
-from quantgate.measuring import Run, measure_all, step_count
+from quantgate.measuring import Run, measure_all, planned
 from quantgate.ports import Display, Registry, Sink
 from quantgate.records import (
     DeviceInfo,
@@ -72,7 +72,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
             fingerprint=fingerprint,
         )
         started_s = display.now_s()
-        display.start(folder, step_count(config, goldens))
+        display.start(folder, planned(config, goldens))
         try:
             measure_all(work)
             finished = _finish(work, options, started_s)
@@ -310,9 +310,10 @@ def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None])
     info = runs.load_info(folder)
     if alias is not None:
         info = replace(info, alias=alias)
-    judged = _judged_again(folder, info, runs.load_policy(folder))
-    final = replace(judged, promotion=_promote(info, judged, folder, warn))
-    publish(final, folder, _pages(), warn)
+    with rundir.held(folder):
+        judged = _judged_again(folder, info, runs.load_policy(folder))
+        final = replace(judged, promotion=_promote(info, judged, folder, warn))
+        publish(final, folder, _pages(), warn)
     return final
 
 

@@ -162,7 +162,8 @@ class Sink(Protocol):
 class Display(Protocol):
     """Shows a person where a run is. Keeps the run's own clock."""
 
-    def start(self, folder: Path, steps: int) -> None: ...
+    def start(self, folder: Path, plan: Sequence[str]) -> None:
+        """``plan``: the stage of each step to come, in order."""
 
     def step(self, variant: str, stage: str) -> None: ...
 

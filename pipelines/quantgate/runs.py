@@ -62,3 +62,9 @@ def load_golden(folder: Path, name: str, sha256: str) -> GoldenSet:
     if found is None:
         raise RunFolderError(f"{folder} holds no unaltered copy of golden set {name}")
     return found
+
+
+def tracking_uri(reports: Path) -> str:
+    """The MLflow store of the newest run in a folder of reports; without a run the file that runs there would use."""
+    newest = max(reports.glob("*/run.json"), key=lambda path: path.stat().st_mtime, default=None)
+    return f"sqlite:///{(reports / 'mlflow.db').resolve()}" if newest is None else load_info(newest.parent).tracking_uri

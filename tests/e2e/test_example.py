@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +14,8 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+
+from inline import inline_executor
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,9 +31,10 @@ def rebuild() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def built(rebuild: ModuleType, tmp_path_factory: pytest.TempPathFactory, inline: None) -> Iterator[Path]:
+def built(rebuild: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh run of the smoke config."""
-    folder: Path = rebuild.build(tmp_path_factory.mktemp("example"), executor="inline")
+    with inline_executor():
+        folder: Path = rebuild.build(tmp_path_factory.mktemp("example"), executor="inline")
     return folder
 
 

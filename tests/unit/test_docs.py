@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
-from quantgate import cli, config, plugins
+import samples
+from chain import Chain
+from quantgate import cli, config, divergence, pipeline, plugins, records, worker
+from quantgate.render import terminal
+from quantgate.sinks import mlflow_figures
+from quantgate.stages import capacity, diverge
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipelines" / "quantgate"
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md")
 ADAPTERS = ("quantizers", "engines", "devices", "metrics", "executors", "sinks", "registries", "render")
+PARTS_OF_ADAPTERS = {
+    "quantizers/folder",
+    "devices/oom",
+    "engines/transformers_weights",
+    "engines/transformers_tokenizer",
+    "sinks/mlflow_store",
+    "sinks/mlflow_figures",
+}
+"""Modules beside the adapters that are none themselves."""
+LINKS = ("https://keepachangelog.com/", "https://semver.org/")
 
 
 def text(name: str) -> str:
@@ -44,15 +62,26 @@ def subcommands() -> dict[str, argparse.ArgumentParser]:
     return dict(next(one.choices for one in actions if isinstance(one, argparse._SubParsersAction)))
 
 
-def tree() -> Iterator[tuple[Path, str]]:
-    """Walk the tree of ARCHITECTURE.md: each path with the words beside it."""
+def branches(name: str, holds: str) -> Iterator[tuple[str, str]]:
+    """Walk the drawn tree that holds a line: each path with the words beside it. Names side by side are one line each."""
     parents: list[str] = []
-    for line in next(block for block in fences("ARCHITECTURE.md") if "├── pyproject.toml" in block).splitlines():
-        branch, _, rest = line.partition("── ")
-        depth = (len(branch) - 1) // 4
-        name, _, words = rest.partition(" ")
-        parents[depth:] = [name]
-        yield ROOT.joinpath(*parents), words.strip()
+    for line in next(block for block in fences(name) if holds in block).splitlines():
+        branch, found, rest = line.partition("── ")
+        names, _, words = rest.partition("  ")
+        for one in names.split(", ") if found else ():
+            parents[(len(branch) - 1) // 4 :] = [one.rstrip("/")]
+            yield "/".join(parents), words.strip()
+
+
+def tree() -> Iterator[tuple[Path, str]]:
+    """Walk the tree of ARCHITECTURE.md."""
+    for path, words in branches("ARCHITECTURE.md", "├── pyproject.toml"):
+        yield ROOT / path, words
+
+
+def project() -> dict[str, Any]:
+    """Read pyproject.toml."""
+    return tomllib.loads(text("pyproject.toml"))["tool"]
 
 
 def module(target: str) -> Path:
@@ -104,7 +133,7 @@ def test_exit_codes_agree() -> None:
 def test_links_lead_somewhere(name: str) -> None:
     """A relative link leads to a file or folder of the repository."""
     targets = [one for one in re.findall(r"\]\(([^)]+)\)", text(name)) if "://" not in one]
-    assert [one for one in targets if not (ROOT / one.split("#")[0]).exists()] == []
+    assert [one for one in targets if not ((ROOT / name).parent / one.split("#")[0]).exists()] == []
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -116,12 +145,47 @@ def test_named_paths_exist(name: str) -> None:
 
 
 def test_the_tree_is_the_tree() -> None:
-    """Every path of the tree exists, and so does the module of every adapter and rendering that it names."""
+    """Every path of the tree exists, and beside each adapter folder stand its modules, every one and no other."""
     for path, words in tree():
         assert path.exists(), path
         if path.name in ADAPTERS:
             names = [re.sub(r"\(.*", "", one).strip().split(" ")[0] for one in words.split(" · ")]
-            assert [one for one in names if one and not (path / f"{one}.py").exists()] == [], path
+            modules = {f"{path.name}/{one.stem}" for one in path.glob("[!_]*.py")} - PARTS_OF_ADAPTERS
+            assert {f"{path.name}/{one}" for one in names} == modules
+
+
+def test_the_stages_are_named() -> None:
+    """The tree names every stage and what belongs to the gate, and every public folder of tests, as CONTRIBUTING.md does."""
+    words = {path.name: line for path, line in tree()}
+    stages = {one.stem for one in (PACKAGE / "stages").glob("[!_]*.py")}
+    assert set(re.findall(r"\w+", words["stages"])) - {"with", "and", "pure"} == stages
+    folders = {one.parent.relative_to(ROOT / "tests").parts[0] for one in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert set(re.findall(r"(\w+)/", words["tests"])) == folders
+    assert set(re.findall(r"^\| `tests/(\w+)/` \|", text("CONTRIBUTING.md"), flags=re.MULTILINE)) == folders
+
+
+def test_the_layers_are_those_of_the_contract() -> None:
+    """The drawn layers are those that import-linter holds, top to bottom, each with the same modules."""
+    block = next(one for one in fences("ARCHITECTURE.md") if "records errors" in one)
+    lines = [re.split(r" {4,}", line)[0].split(maxsplit=1) for line in block.splitlines()]
+    drawn = [set(re.findall(r"\w+", names)) for _, names in lines]
+    contract = next(one for one in project()["importlinter"]["contracts"] if one["type"] == "layers")
+    assert drawn == [set(re.findall(r"quantgate\.(\w+)", layer)) for layer in contract["layers"]]
+    assert [int(number) for number, _ in lines] == list(reversed(range(len(lines))))
+
+
+def test_the_run_folder_is_as_drawn(chain: Chain) -> None:
+    """A run writes every file that the README draws, and none that it does not."""
+    assert chain.run().code == 0
+    assert chain.cli("judge", chain.last, "--policy", chain.policy("other.yaml", why="another test")).code == 0
+    found = {one.relative_to(chain.reports).as_posix() for one in chain.reports.rglob("*") if one.is_file()}
+    found = {one for one in found if not one.endswith(".lock")}
+    patterns = {path: re.sub("<[^>]+>", "[^/]+", path) for path, _ in branches("README.md", "├── <run_id>/")}
+    leaves = {path for path in patterns if not any(other.startswith(f"{path}/") for other in patterns)}
+    elsewhere = {"example", "mlflow.db", "mlartifacts"} | {one for one in leaves if "/logs/" in one}  # no processes here, and no MLflow
+    missing = [path for path in leaves - elsewhere if not any(re.match(rf"{patterns[path]}(/|$)", one) for one in found)]
+    assert missing == []
+    assert [one for one in found if not any(re.match(rf"{patterns[path]}(/|$)", one) for path in leaves)] == []
 
 
 def test_the_tree_is_whole() -> None:
@@ -154,11 +218,77 @@ def test_the_sample_config_is_accepted(tmp_path: Path) -> None:
 
 
 def test_environment_variables_are_read() -> None:
-    """Each variable in the README's table is read by the config reader or the Makefile."""
-    readers = (PACKAGE / "config.py").read_text(encoding="utf-8") + text("Makefile")
+    """The README's table has the variables that the config reader and the command line use, and those of the Makefile."""
     named = re.findall(r"^\| `([A-Z_]+)` \|", text("README.md"), flags=re.MULTILINE)
-    assert len(named) == 4
-    assert [one for one in named if one not in readers] == []
+    source = "".join((PACKAGE / name).read_text(encoding="utf-8") for name in ("config.py", "cli.py"))
+    used = set(re.findall(r"os\.environ\.\w+\(\"([A-Z_]+)\"", source)) | set(re.findall(r"^([A-Z]+) \?=", text("Makefile"), re.MULTILINE))
+    assert len(used) >= 4
+    assert sorted(named) == sorted(used)
+
+
+def test_every_choice_is_described() -> None:
+    """Each kind of check, objective and role that a config may name stands in the README or the glossary."""
+    words = set(re.findall(r"\w+", text("README.md") + text("GLOSSARY.md")))
+    fields = (
+        config._Check.model_fields["kind"],
+        config._Policy.model_fields["objective"],
+        config._Policy.model_fields["require"],
+        config._Policy.model_fields["correction"],
+    )
+    choices = {choice for field in fields for choice in get_args(field.annotation)} | set(get_args(records.Role))
+    assert len(choices) > 10
+    assert choices - words == set()
+
+
+# ---------------------------------------------------------------------------------------------- figures and words of the code
+
+
+def test_the_columns_are_those_of_the_table() -> None:
+    """The README explains every column of the verdict table in its order, and the demo's table has the same ones."""
+    report = samples.two_golden_sets()
+    columns = list(terminal._columns(report, terminal.variant_lines(report)))
+    described = re.findall(r"^\| ([^|]+) \|", section("README.md", "Reading a verdict").split("---|---", 1)[1], flags=re.MULTILINE)
+    assert described[: len(columns) - 1] == columns[1:]
+    shown = re.search(r"<!-- demo-table -->\n```text\n(.*?)^```\n<!-- /demo-table -->", text("README.md"), flags=re.MULTILINE | re.DOTALL)
+    if "demo-table" in text("README.md"):
+        assert shown is not None
+        heads = [re.split(r" {2,}", line.strip()) for line in shown[1].splitlines()]
+        assert [one for one in columns if one != "golden set"] in heads
+
+
+def test_figures_are_those_of_the_code() -> None:
+    """Numbers in the documents that are constants of the code have their value."""
+    positions = f"up to {diverge.POSITIONS} "
+    assert all(positions in re.sub(r"\s+", " ", text(one)) for one in DOCUMENTS[:3])
+    fewer = f"fewer than {divergence.MINIMUM_POSITIONS}"
+    assert all(fewer in re.sub(r"\s+", " ", text(one)) for one in ("README.md", "GLOSSARY.md", "docs/golden-sets.md"))
+    assert "fills of {} and {} rows".format(*capacity.SLOPE_BATCHES) in text("GLOSSARY.md")
+    assert f"Under {pipeline.LEAST_POWER:g} the run is refused" in text("GLOSSARY.md")
+    for name in ("everyday", "smoke"):
+        manifest = json.loads(text(f"golden_sets/{name}/v1/manifest.json"))
+        assert re.search(rf"`{name}` \({manifest['count']} ", re.sub(r"\s+", " ", text("CHANGELOG.md"))), name
+
+
+def test_the_requests_are_those_of_the_worker() -> None:
+    """The requests that ARCHITECTURE.md lists are the actions of the worker."""
+    listed = re.search(r"Requests are\s(.*?);", text("ARCHITECTURE.md"), flags=re.DOTALL)
+    assert listed is not None
+    assert set(re.findall(r"`(\w+)`", listed[1])) == set(worker.ACTIONS)
+
+
+def test_the_figures_of_mlflow_exist() -> None:
+    """The figures that the README names in MLflow are logged under these names."""
+    report = samples.sample_report()
+    logged = {one.name.rsplit("/", 1)[-1] for row in report.measurements for one in mlflow_figures.figures_of(report, row.variant)}
+    engineer = section("README.md", "Three readers").split("- **An engineer**", 1)[1].split("\n- ", 1)[0]
+    named = {one for one in re.findall(r"`(\w+)`", engineer) if one != "quantgate"}
+    assert named and named <= logged
+
+
+def test_the_markers_are_those_of_pytest() -> None:
+    """CONTRIBUTING.md explains every marker that pyproject.toml declares."""
+    declared = [one.partition(":")[0] for one in project()["pytest"]["ini_options"]["markers"]]
+    assert re.findall(r"^\| `(\w+)` \|", section("CONTRIBUTING.md", "Tests"), flags=re.MULTILINE) == declared
 
 
 # ---------------------------------------------------------------------------------------------- what must not stand there
@@ -169,3 +299,10 @@ def test_nothing_of_the_workshop_is_left(name: str) -> None:
     """No path of one machine, no issue number, no note to oneself."""
     found = re.findall(r"/work\b|/tmp\b|/root\b|/home/|\bTODO\b|\bFIXME\b|\bissue #?\d+|#\d+\b", text(name))
     assert found == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_addresses_are_few(name: str) -> None:
+    """Only addresses that explain a convention: no registry, no server of somebody's."""
+    found = re.findall(r"\w+://[^\s)`]+", text(name))
+    assert [one for one in found if not one.startswith(LINKS)] == []

@@ -263,7 +263,7 @@ def _measurements(row: MeasurementRow) -> str:
         "weights": f"{q.decimal_bytes(row.weight_bytes)} loaded, {q.decimal_bytes(row.stored_bytes)} stored",
         "freed": f"{q.decimal_bytes(row.freed_bytes)} ({freed_share(row)})",
         "parameters": f"{q.count(row.logical_parameters)}, {q.percent(row.share_quantized)} of them quantized",
-        "modules": f"{q.count(row.modules_replaced)} replaced, left: {', '.join(row.modules_left) or 'none'}",
+        "modules": f"{q.count(row.modules_replaced)} replaced, left: {_some(row.modules_left)}",
         "kernels": ", ".join(f"{number} x {name}" for name, number in row.kernels.items()) or q.UNKNOWN,
         "dtype": row.dtype or q.UNKNOWN,
         "process": f"{q.binary_bytes(row.process_bytes)}, file-backed {q.binary_bytes(row.file_backed_bytes)}",
@@ -430,3 +430,10 @@ def _coloured(row: str, lines: tuple[VariantLine, ...]) -> str:
         if code is not None and f"  {verdict}" in row:
             return row.replace(f"  {verdict}", f"  \x1b[{code}m{verdict}\x1b[0m", 1)
     return row
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    """Name a few modules and say how many more there are; report.json has all."""
+    if len(names) <= most:
+        return ", ".join(names) or "none"
+    return f"{', '.join(names[:most])} and {q.count(len(names) - most)} more"

@@ -1,4 +1,4 @@
-"""Publishes a report to MLflow: one run for the quantgate run, one child for each variant, names as REPORT.md has them.
+"""Publishes a report to MLflow: one run for the quantgate run, one child for each variant, names grouped by slashes.
 
 Works through ``MlflowClient`` with explicit run ids only: the fluent API's active run and ``MLFLOW_RUN_ID`` in the
 environment are neither read nor written. Publishing a run again finds its runs by the tag ``quantgate.run_id`` and

@@ -2,14 +2,14 @@
 
 On a terminal one line is rewritten; elsewhere a line is printed when a step begins and ends, and at most every half minute in between. All
 of it goes to standard error, and to run.log with the time of day. What is left is estimated from the pace measured so far: the current step
-from its own items, steps to come from the same stage of earlier variants; what no variant has done yet is named as not known.
+from its own items, steps to come from the same stage of earlier variants. Where no variant has done a stage yet, it reads "at least".
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,20 +28,22 @@ class ProgressDisplay:
     def __init__(self, stream: TextIO, *, live: bool) -> None:
         self._stream, self._live = stream, live
         self._log: TextIO | None = None
-        self._steps, self._index = 0, 0
+        self._plan: Sequence[str] = ()
+        self._index = 0
         self._variant, self._stage, self._what = "", "", ""
         self._done, self._total = 0, 0
         self._step_start_s, self._drawn_s = 0.0, 0.0
-        self._took_s: dict[str, list[float]] = defaultdict(list)
+        self._pace_s: dict[str, float] = {}
+        """Seconds that each stage took last; 0 where it was reused."""
         self._shown = False
 
     def now_s(self) -> float:
         return time.monotonic()
 
-    def start(self, folder: Path, steps: int) -> None:
+    def start(self, folder: Path, plan: Sequence[str]) -> None:
         with suppress(OSError):
             self._log = (folder / "run.log").open("a", encoding="utf-8")
-        self._steps, self._index = steps, 0
+        self._plan, self._index = plan, 0
         self.note(f"run folder {folder}")
 
     def step(self, variant: str, stage: str) -> None:
@@ -60,10 +62,9 @@ class ProgressDisplay:
 
     def step_done(self, *, reused: bool) -> None:
         took_s = self.now_s() - self._step_start_s
-        if not reused:
-            self._took_s[self._stage].append(took_s)
+        self._pace_s[self._stage] = 0.0 if reused else took_s
         how = "reused, unchanged since it was measured" if reused else duration(took_s)
-        self._line(f"[{self._index:>2}/{self._steps}] {self._variant:<12} {self._stage:<20} {how}")
+        self._line(f"[{self._index:>2}/{len(self._plan)}] {self._variant:<12} {self._stage:<20} {how}")
         self._record(f"{self._variant}: {self._stage} done ({how})")
 
     def note(self, text: str) -> None:
@@ -83,7 +84,7 @@ class ProgressDisplay:
         self._drawn_s = self.now_s()
         count = f" {self._done}/{self._total}" if self._total else ""
         what = self._what or self._stage
-        text = f"[{self._index:>2}/{self._steps}] {self._variant:<12} {what}{count}{self._left()}"
+        text = f"[{self._index:>2}/{len(self._plan)}] {self._variant:<12} {what}{count}{self._left()}"
         if not self._live:
             self._line(text)
             return
@@ -92,14 +93,24 @@ class ProgressDisplay:
         self._shown = True
 
     def _left(self) -> str:
-        """What is left of this step, and of the run where every stage to come has a pace."""
+        """What is left of this step, and of the whole run."""
         passed_s = self.now_s() - self._step_start_s
         if self._total and self._done:
-            return f" · {duration(passed_s * (self._total - self._done) / self._done)} left in this step"
-        known = self._took_s.get(self._stage)
-        if known:
-            return f" · about {duration(max(0.0, max(known) - passed_s))} left in this step"
-        return f" · {duration(passed_s)} so far"
+            step_s: float | None = passed_s * (self._total - self._done) / self._done
+        else:
+            known_s = self._pace_s.get(self._stage)
+            step_s = None if known_s is None else max(0.0, known_s - passed_s)
+        here = f"{duration(passed_s)} so far" if step_s is None else f"{duration(step_s)} left in this step"
+        return f" · {here}{self._left_in_all(step_s)}"
+
+    def _left_in_all(self, step_s: float | None) -> str:
+        """Nothing before any stage has a pace, and nothing in the last step, where it would say the same twice."""
+        to_come = self._plan[self._index :]
+        known = [self._pace_s[stage] for stage in to_come if stage in self._pace_s]
+        if not known:
+            return ""
+        whole = len(known) == len(to_come) and step_s is not None
+        return f" · {'about' if whole else 'at least'} {duration(sum(known) + (step_s or 0.0))} in all"
 
     def _clear(self) -> None:
         if self._shown:

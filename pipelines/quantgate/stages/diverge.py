@@ -43,12 +43,12 @@ def distributions(session: Session, job: Job, progress: Progress) -> Iterator[tu
     """
     chosen = _chosen(job.golden)
     contexts = [session.tokenizer.encode(session.tokenizer.render(item), add_bos=True) for item in chosen]
-    order = sorted(range(len(contexts)), key=lambda at: -len(contexts[at]))
-    for start in range(0, len(order), job.plan.max_rows):
-        part = order[start : start + job.plan.max_rows]
+    done = 0
+    for part in _batches([len(one) for one in contexts], job.plan):
         rows: Rows = np.concatenate([np.asarray(block) for block in session.distributions([contexts[at] for at in part])])
         _refuse_nonfinite(rows, [chosen[at] for at in part])
-        progress(start + len(part), len(order), f"comparing distributions on {job.golden.label}")
+        done += len(part)
+        progress(done, len(contexts), f"comparing distributions on {job.golden.label}")
         yield np.array(part), rows
 
 
@@ -68,6 +68,15 @@ def _chosen(golden: GoldenSet) -> list[GoldenItem]:
     """Items spread evenly, so that every slice is seen."""
     wanted = positions(len(golden.items))
     return [golden.items[at * len(golden.items) // wanted] for at in range(wanted)]
+
+
+def _batches(lengths: list[int], plan: BatchPlan) -> Iterator[list[int]]:
+    """Places of the prompts, longest first, each batch within the plan's rows and tokens."""
+    order = sorted(range(len(lengths)), key=lambda at: -lengths[at])
+    while order:
+        rows = max(1, min(plan.max_rows, plan.token_budget // lengths[order[0]]))
+        yield order[:rows]
+        order = order[rows:]
 
 
 def _refuse_nonfinite(rows: Rows, items: list[GoldenItem]) -> None:

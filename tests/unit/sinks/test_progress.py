@@ -24,7 +24,7 @@ def shown(folder: Path, *, live: bool) -> tuple[Clocked, io.StringIO]:
     """A display that has started a run of four steps."""
     stream = io.StringIO()
     display = Clocked(stream, live=live)
-    display.start(folder, 4)
+    display.start(folder, ("score sums", "score sums", "load", "time"))
     return display, stream
 
 
@@ -57,6 +57,39 @@ def test_a_long_step_is_heard_of(tmp_path: Path) -> None:
     ]
 
 
+def test_the_whole_run_is_estimated_from_what_others_took(tmp_path: Path) -> None:
+    """Steps to come count what the same stage took before; a stage that nobody has done yet makes it "at least"."""
+    stream = io.StringIO()
+    display = Clocked(stream, live=False)
+    display.start(tmp_path, ("load", "score sums", "load", "score sums", "load"))
+    for stage, seconds in (("load", 10.0), ("score sums", 100.0)):
+        display.step("float32", stage)
+        display.seconds += seconds
+        display.step_done(reused=False)
+    display.step("int8", "load")
+    display.seconds += 31.0
+    display.progress(1, 2, "loading")
+    assert stream.getvalue().splitlines()[-1].endswith("31 s left in this step · about 2 min 21 s in all")
+    display.start(tmp_path, ("load", "time", "load"))
+    display.step("int8", "time")
+    display.seconds += 31.0
+    display.progress(0, 0, "timing")
+    assert stream.getvalue().splitlines()[-1].endswith("31 s so far · at least 10 s in all")
+
+
+def test_a_reused_stage_is_expected_to_be_reused_again(tmp_path: Path) -> None:
+    """What was reused for one variant adds no time for the next."""
+    stream = io.StringIO()
+    display = Clocked(stream, live=False)
+    display.start(tmp_path, ("load", "time", "load"))
+    display.step("float32", "load")
+    display.step_done(reused=True)
+    display.step("int8", "time")
+    display.seconds += 40.0
+    display.progress(1, 2, "timing")
+    assert stream.getvalue().splitlines()[-1].endswith("40 s left in this step · about 40 s in all")
+
+
 def test_a_terminal_line_is_rewritten(tmp_path: Path) -> None:
     """On a terminal one line is rewritten and cleared before anything else is printed."""
     display, stream = shown(tmp_path, live=True)
@@ -81,7 +114,7 @@ def test_nobody_looking_ends_nothing(tmp_path: Path, live: bool) -> None:
     """A closed pipe, and a log that cannot be written, are no reason to lose a run."""
     (tmp_path / "run.log").mkdir()
     display = ProgressDisplay(Broken(), live=live)
-    display.start(tmp_path, 1)
+    display.start(tmp_path, ("load",))
     display.step("int8", "load")
     display.progress(1, 1, "loading")
     display.step_done(reused=False)
