@@ -16,7 +16,7 @@ STRICT = Path(__file__).parents[2] / "configs" / "policies" / "strict.yaml"
 
 
 @pytest.fixture
-def stored(passed: Chain, tmp_path: Path) -> Chain:
+def stored(passed: Chain, tmp_path: Path, inline: None) -> Chain:
     """A copy of a folder with one run that passed."""
     return passed.copy(tmp_path / "stored")
 
