@@ -74,14 +74,27 @@ def _gain(report: Report, chosen: str) -> str:
     if row is None or row.freed_share is None:
         return ""
     gain = f"It frees {percent(row.freed_share)} of the weight memory"
-    ours, theirs = _batch(row), _batch(base)
-    return f"{gain} and holds {fixed(ours / theirs, 1)} times the reference's batch." if ours and theirs else f"{gain}."
+    return " ".join(part for part in (f"{gain}{_batch_gain(row, base)}.", _speed_gain(row)) if part)
 
 
-def _batch(row: MeasurementRow | None) -> int | None:
-    """A batch ceiling that is known, not only from below."""
-    known = row is not None and row.ceiling is not None and row.ceiling.limited_by == "memory"
-    return row.ceiling.confirmed if known and row is not None and row.ceiling is not None else None
+def _batch_gain(row: MeasurementRow, base: MeasurementRow | None) -> str:
+    """Against a reference whose ceiling is known; a variant that reached the search cap holds at least that."""
+    ours, theirs = row.ceiling, None if base is None else base.ceiling
+    if ours is None or theirs is None or not ours.confirmed or not theirs.confirmed or theirs.limited_by != "memory":
+        return ""
+    at_least = "" if ours.limited_by == "memory" else "at least "
+    return f" and holds {at_least}{fixed(ours.confirmed / theirs.confirmed, 1, towards='down')} times the reference's batch"
+
+
+def _speed_gain(row: MeasurementRow) -> str:
+    """The price or the gain in speed: at a batch that both hold, and at each one's own largest."""
+    shared = max((one for one in row.speed if one.ratio_to_reference), key=lambda one: one.batch_size, default=None)
+    parts = []
+    if shared is not None and shared.ratio_to_reference:
+        parts.append(f"{fixed(shared.ratio_to_reference, 2)} times the reference's speed at batch {shared.batch_size}")
+    if row.ratio_at_ceiling:
+        parts.append(f"{fixed(row.ratio_at_ceiling, 2)} times at each one's own largest batch")
+    return f"It decodes at {' and '.join(parts)}." if parts else ""
 
 
 def _register(registry: Registry, target: Target, report: Report) -> dict[str, str]:
