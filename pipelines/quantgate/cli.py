@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any, NoReturn
 
 EXIT_CODES = """exit codes:
@@ -215,15 +216,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     runs, terminal = _quantgate("runs"), _quantgate("render.terminal")
-    report = runs.load_report(runs.find_run(arguments.run, arguments.reports))
+    folder = runs.find_run(arguments.run, arguments.reports)
+    report = runs.load_report(folder)
     if arguments.json:
         print(_quantgate("rundir").encode(report, indent=2))
     elif arguments.variant is not None:
         _known_variant(report, arguments.variant)
         print(terminal.show_variant(report, arguments.variant))
     else:
-        print(terminal.verdict_table(report))
+        print(terminal.verdict_table(report, width=_columns(), folder=folder))
     return 0
+
+
+def _columns() -> int | None:
+    """Columns of the terminal; None where the output goes elsewhere and need not fit."""
+    return get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _aside(text: str) -> None:
@@ -244,8 +251,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(_quantgate("rundir").encode(report, indent=2))
     else:
-        print(_quantgate("render.terminal").verdict_table(report))
-        print(f"\nstored in {folder}")
+        print(_quantgate("render.terminal").verdict_table(report, width=_columns(), folder=folder))
     return int(report.exit_code)
 
 

@@ -36,7 +36,8 @@ from quantgate.records import (
 
 SCHEMA_VERSION = 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+UNCORRECTED = "'require: any' with 'correction: none' gives {0} candidates {0} uncorrected chances to pass; use holm"
 KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 Share = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -240,6 +241,11 @@ def load_policy(path: Path) -> Policy:
     return Policy(**values, checks=tuple(CheckRule(**check.model_dump()) for check in raw.checks))
 
 
+def uncorrected(policy: Policy, chances: int) -> bool:
+    """Whether a policy gives several candidates each a chance to pass by luck, and says nothing of it."""
+    return policy.require == "any" and policy.correction == "none" and chances > 1
+
+
 def tracking_uri_of_environment() -> str | None:
     """``MLFLOW_TRACKING_URI``, None where it is unset or empty."""
     return os.environ.get("MLFLOW_TRACKING_URI") or None
@@ -376,9 +382,8 @@ def _check_provenance(raw: _Run, document: _Document) -> None:
 def _check_chances(raw: _Run, policy: Policy, path: Path) -> None:
     """Several candidates for one promotion are several chances to pass by luck, and the policy must say how they are corrected."""
     chances = sum(variant.role == "candidate" for variant in raw.variants)
-    if policy.require == "any" and policy.correction == "none" and chances > 1:
-        what = f"'require: any' with 'correction: none' gives {chances} candidates {chances} uncorrected chances to pass; use holm"
-        raise ConfigError(what, file=str(path))
+    if uncorrected(policy, chances):
+        raise ConfigError(UNCORRECTED.format(chances), file=str(path))
 
 
 def _check_limits(check: _Check, document: _Document, index: int) -> None:

@@ -6,6 +6,7 @@ Everything that costs device time is in ``measuring``; what is decided is in ``s
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +17,7 @@ from secrets import token_hex
 from typing import Any
 
 from quantgate import golden, plugins, provenance, rundir, runs
-from quantgate.config import RunConfig
+from quantgate.config import UNCORRECTED, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
 from quantgate.measuring import Run, measure_all, planned
@@ -79,7 +80,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if interrupted:
-                display.note(f"interrupted; go on with: quantgate run {config.path} --resume {folder}")
+                display.note(f"interrupted; go on with: {_resume_command(config, folder, options)}")
             with suppress(RunFolderError):
                 runs.store_info(folder, replace(info, state="interrupted" if interrupted else "failed"))
             raise
@@ -87,6 +88,11 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
             display.stop()
         runs.store_info(folder, replace(info, state="complete"))
     return finished
+
+
+def _resume_command(config: RunConfig, folder: Path, options: Options) -> str:
+    words = ["quantgate", "run", str(config.path), "--resume", str(folder)]
+    return shlex.join([*words, *(["--allow-underpowered"] if options.allow_underpowered else [])])
 
 
 # ---------------------------------------------------------------------------------------------- before anything is measured
@@ -286,20 +292,40 @@ def _commands(run_id: str) -> tuple[str, ...]:
 
 def rejudge(folder: Path, policy: Policy, warn: Callable[[str], None]) -> tuple[Report, Path]:
     """Judge a stored run under another policy and store the new report beside the old one. Needs no model."""
+    _refuse_uncorrected(policy, runs.load_evidence(folder))
     judged = _judged_again(folder, runs.load_info(folder), policy)
     into = folder / "judgements" / f"{policy.name}-{judged.policy_sha256[:8]}"
     publish(judged, into, _pages(), warn)
     return judged, into
 
 
+def _refuse_uncorrected(policy: Policy, evidence: Evidence) -> None:
+    """The same refusal as before a run: several chances to pass need a correction."""
+    chances = sum(one.variant.role == "candidate" for one in evidence.variants)
+    if uncorrected(policy, chances):
+        raise ConfigError(f"policy {policy.name}: {UNCORRECTED.format(chances)}")
+
+
 def _judged_again(folder: Path, info: RunInfo, policy: Policy) -> Report:
-    evidence, stored = runs.load_evidence(folder), runs.load_report(folder)
+    evidence = runs.load_evidence(folder)
+    seconds = runs.load_report(folder).seconds if (folder / "report.json").is_file() else 0.0
     goldens = tuple(runs.load_golden(folder, one.name, one.sha256) for one in evidence.golden_sets)
-    return judge(evidence, _context(info, goldens, policy, folder, stored.seconds))
+    return judge(evidence, _context(info, goldens, policy, folder, seconds))
 
 
 def _pages() -> list[Sink]:
     return [plugins.load("sink", name)() for name in ("folder", "junit")]
+
+
+def _refuse_missing(judged: Report) -> None:
+    """The checkpoint that would go out must be there, every byte as it was judged."""
+    row = next((one for one in judged.measurements if one.variant == judged.chosen), None)
+    if row is None or row.artifact_path is None or not Path(row.artifact_path).is_absolute():
+        return
+    path = Path(row.artifact_path)
+    if not path.is_dir() or rundir.digest_folder(path)[0] != row.artifact_sha256:
+        state = "was altered" if path.is_dir() else "is gone"
+        raise RunFolderError(f"the checkpoint of {row.variant} {state}: {path}; run the config again, then promote that run")
 
 
 def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None]) -> Report:
@@ -312,6 +338,7 @@ def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None])
         info = replace(info, alias=alias)
     with rundir.held(folder):
         judged = _judged_again(folder, info, runs.load_policy(folder))
+        _refuse_missing(judged)
         final = replace(judged, promotion=_promote(info, judged, folder, warn))
         publish(final, folder, _pages(), warn)
     return final

@@ -18,8 +18,9 @@ def find_run(text: str, reports: Path) -> Path:
     found = sorted(path.parent for path in reports.glob("*/run.json") if text in path.parent.name)
     if len(found) == 1:
         return found[0].resolve()
-    what = "no run" if not found else f"{len(found)} runs ({', '.join(path.name for path in found[:5])})"
-    raise UsageError(f"{what} in {reports} matches '{text}'; give a run folder or more of its id, or name the folder with --reports")
+    names = ", ".join(path.name for path in found[:5]) + (" and others" if len(found) > 5 else "")
+    what = f"no run in {reports} matches '{text}'" if not found else f"{len(found)} runs in {reports} match '{text}' ({names})"
+    raise UsageError(f"{what}; give a run folder or more of its id, or name the folder with --reports")
 
 
 def store_info(folder: Path, info: RunInfo) -> None:
@@ -35,7 +36,10 @@ def load_info(folder: Path) -> RunInfo:
 
 
 def load_report(folder: Path) -> Report:
-    """The stored report of a run."""
+    """The stored report of a run. Raises ``RunFolderError`` where the run did not come to its end."""
+    if not (folder / "report.json").is_file():
+        how = f"go on with quantgate run CONFIG --resume {folder.name}"
+        raise RunFolderError(f"{folder} has no report: the run did not come to its end ({load_info(folder).state}); {how}")
     return rundir.decode(Report, rundir.read_text(folder / "report.json"))
 
 
@@ -65,6 +69,7 @@ def load_golden(folder: Path, name: str, sha256: str) -> GoldenSet:
 
 
 def tracking_uri(reports: Path) -> str:
-    """The MLflow store of the newest run in a folder of reports; without a run the file that runs there would use."""
+    """The MLflow store in a folder of reports; where there is none, the one that the newest run there names."""
+    here = (reports / "mlflow.db").resolve()
     newest = max(reports.glob("*/run.json"), key=lambda path: path.stat().st_mtime, default=None)
-    return f"sqlite:///{(reports / 'mlflow.db').resolve()}" if newest is None else load_info(newest.parent).tracking_uri
+    return f"sqlite:///{here}" if here.is_file() or newest is None else load_info(newest.parent).tracking_uri

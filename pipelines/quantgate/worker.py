@@ -127,6 +127,7 @@ def _quantize(desk: Desk, request: dict[str, Any]) -> Artifact:
         base=None if request["base"] is None else _record(request, "base", Artifact),
         device=_record(request, "device", DeviceConfig),
     )
+    plugins.load("device", plan.device.kind)(plan.device)  # a device that is not there is told before anything is built
     with rundir.artifact_slot(Path(request["cache"]), request["key"]) as slot:
         if not request["fresh"] and (stored := rundir.stored_artifact(slot)) is not None:
             return stored

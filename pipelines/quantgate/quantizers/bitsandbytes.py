@@ -48,12 +48,10 @@ class BitsAndBytesQuantizer:
     """Loads the reference through bitsandbytes and saves what came of it."""
 
     def why_not(self, plan: QuantizePlan) -> str | None:
+        """Raises ``ConfigError`` for bits, granularity or options that the library does not have."""
         if plan.base is None:
             return "bitsandbytes quantizes the reference, which has not been prepared"
-        try:
-            _settings(plan.variant)
-        except ConfigError as error:
-            return str(error)
+        _settings(plan.variant)  # a misspelt option is the caller's mistake and ends the run
         return None
 
     def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:

@@ -40,10 +40,12 @@ class RoundToNearestQuantizer:
     """Rounds every linear weight except the head; embeddings stay."""
 
     def why_not(self, plan: QuantizePlan) -> str | None:
+        """Raises ``ConfigError`` for bits, granularity or options that rounding does not have."""
         if plan.base is None:
             return "rtn rounds the reference, which has not been prepared"
+        scheme = _scheme(plan.variant)  # a misspelt option is the caller's mistake and ends the run
         try:
-            _check_shapes(_empty_model(plan.base.path), _scheme(plan.variant))
+            _check_shapes(_empty_model(plan.base.path), scheme)
         except ConfigError as error:
             return str(error)
         return None

@@ -6,6 +6,7 @@ cursor. The lines are also what the Markdown page shows.
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 import unicodedata
 from collections.abc import Sequence
@@ -187,11 +188,20 @@ def _levels(lines: tuple[VariantLine, ...]) -> list[str]:
 def _where(report: Report, folder: Path | None) -> str:
     short = report.run_id.rsplit("-", 1)[-1]
     place = folder or Path("reports", report.run_id)
-    asked = _worth_asking(report)
-    why = f"quantgate show {short}" + (f" --variant {asked}" if asked else "")
-    parts = {"report": str(place / "report.html"), "compare": "quantgate ui", "why": why}
+    parts = {"report": str(place / "report.html")}
+    if report.promotion is not None and report.promotion.registry == "mlflow":
+        parts["compare"] = f"quantgate ui{_elsewhere(place)}"
+    if place.name == report.run_id:  # a judgement has no run folder of its own
+        asked = _worth_asking(report)
+        parts["why"] = f"quantgate show {short}" + (f" --variant {asked}" if asked else "") + _elsewhere(place)
     line = "        ".join(f"{label}  {plain(part)}" for label, part in parts.items())
     return f"{line}\nexit {report.exit_code}"
+
+
+def _elsewhere(place: Path) -> str:
+    """What a command needs to find runs that do not lie in ``reports`` of the working directory."""
+    parent = place.parent.absolute()
+    return "" if parent == Path("reports").absolute() else f" --reports {shlex.quote(str(parent))}"
 
 
 def _worth_asking(report: Report) -> str | None:

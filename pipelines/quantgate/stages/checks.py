@@ -117,6 +117,14 @@ def _raw(one: VariantEvidence) -> set[tuple[object, ...]]:
     return found
 
 
+def served(subject: Subject) -> list[Check]:
+    """A variant that cannot hold one request is good for nothing, whatever it answers. Nothing is said of one that can."""
+    capacity = subject.variant.capacity
+    if capacity is None or capacity.confirmed != 0:
+        return []
+    return [_plain("served", "fail", "does not fit into the memory budget with even one request")]
+
+
 def unquantized(subject: Subject) -> Check:
     """The reference is the model before quantization: against one that has lost something already, a loss is hidden."""
     one, loaded = subject.reference, subject.reference.loaded
@@ -329,7 +337,9 @@ def _why_no_limit(figure: Figure, given: list[float], low: bool) -> str:
         return figure.why_not or "its figure is not a number"
     if not given or not all(isfinite(one) for one in given):
         return "the policy gives no limit for it"
-    return "its batch ceiling lies beyond the search" if low and "at least" in figure.sentence else ""
+    if low and "at least" in figure.sentence:
+        return "its batch ceiling lies beyond the search; a larger 'max_batch' in the workload would find it"
+    return ""
 
 
 def _said(kind: str, value: float | None, towards: Towards) -> str:

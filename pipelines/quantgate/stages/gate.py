@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from quantgate.errors import MeasureError
 from quantgate.records import Check, Decision, Evidence, Outcome, Policy, VariantEvidence, Verdict
 from quantgate.render.quantities import outcome_word
-from quantgate.stages.checks import demands, distinct, finite, plain_checks, ran, unchanged, unquantized
+from quantgate.stages.checks import demands, distinct, finite, plain_checks, ran, served, unchanged, unquantized
 from quantgate.stages.quality import QualityQuestion, quality_questions
 from quantgate.stages.subject import Subject
 from quantgate.stats.multiplicity import holm, intersection_p
@@ -105,7 +105,7 @@ def _verdict(subject: Subject, levels: Mapping[str, float]) -> Verdict:
 
 
 def _always(subject: Subject) -> list[Check]:
-    return [ran(subject), finite(subject), distinct(subject), *demands(subject)]
+    return [ran(subject), finite(subject), distinct(subject), *served(subject), *demands(subject)]
 
 
 def _of_reference(subject: Subject) -> Verdict:

@@ -28,7 +28,8 @@ LENGTH = CheckRule(kind="output_length", minimum=0.9, maximum=1.1)
 def _only(found: Evidence, rule: CheckRule) -> list[Check]:
     """The checks of one rule for the candidate."""
     decision = decided(found, policy(rule, require_controls=False))
-    return list(next(one for one in decision.verdicts if one.variant == "int8").checks[3:])
+    always = ("ran", "finite", "distinct", "served")
+    return [one for one in next(one for one in decision.verdicts if one.variant == "int8").checks if one.name not in always]
 
 
 def _ceilings(base: dict[str, Any], found: dict[str, Any]) -> Check:
@@ -129,3 +130,12 @@ def test_the_share_of_quantized_parameters() -> None:
         "fail",
         "has 80.0 % of its parameters quantized; at least 81 % is asked for",
     )
+
+
+def test_a_variant_that_holds_no_request_is_a_fail() -> None:
+    """Whatever it answers: a budget that not even one request fits into blocks the variant, and says so."""
+    both = evidence(replace(reference(), capacity=capacity()), candidate(capacity=capacity(confirmed=0)))
+    found = next(one for one in decided(both, policy(RATIO, require_controls=False)).verdicts if one.variant == "int8")
+    served = next(one for one in found.checks if one.name == "served")
+    assert (found.outcome, served.outcome) == ("fail", "fail")
+    assert "even one request" in served.because
