@@ -504,6 +504,8 @@ class VariantEvidence:
     failures: tuple[Failure, ...] = ()
     reused: tuple[str, ...] = ()
     """Stages whose result was taken from an earlier run with the same digest."""
+    source: Literal["session", "file"] = "session"
+    """``file``: scores that somebody else's tool wrote; nothing is known of weights, memory or speed."""
 
     @property
     def tokens_per_s_at_ceiling(self) -> float | None:
@@ -553,6 +555,19 @@ class Evidence:
 
 
 # ---------------------------------------------------------------------------------------------- policy and verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waiver:
+    """A required check that is not to block one variant, for a reason, until a day. Recorded in every report."""
+
+    check: str
+    """The check's name, for example ``quality/everyday``."""
+    variant: str
+    owner: str
+    reason: str
+    expires: str
+    """ISO date; the waiver holds up to and including that day, judged by the run's own date and never by the clock."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
