@@ -1,4 +1,7 @@
-"""Rebuild reports/example/ and docs/schema/ from configs/smoke.yaml and the records. Same bytes on every machine: a test compares them."""
+"""Rebuild reports/example/ and docs/schema/ from configs/smoke.yaml, the records and the policy's keys.
+
+Same bytes on every machine: a test compares them.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from quantgate.sinks.progress import ProgressDisplay
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "reports" / "example"
 SCHEMA = ROOT / "docs" / "schema" / "report-v1.schema.json"
+POLICY_SCHEMA = ROOT / "docs" / "schema" / "policy-v1.schema.json"
 FILES = ("report.html", "report.md", "report.json", "junit.xml")
 
 
@@ -44,7 +48,8 @@ def main() -> None:
         for name in FILES:
             rundir.write_text(EXAMPLE / name, rundir.read_text(folder / name))
     rundir.write_text(SCHEMA, schema_text())
-    print(f"{EXAMPLE} and {SCHEMA} are rebuilt")
+    rundir.write_text(POLICY_SCHEMA, config.policy_schema_text())
+    print(f"{EXAMPLE}, {SCHEMA} and {POLICY_SCHEMA} are rebuilt")
 
 
 if __name__ == "__main__":

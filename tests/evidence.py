@@ -20,6 +20,7 @@ from quantgate.records import (
     Evidence,
     Failure,
     Fingerprint,
+    GoldenPart,
     GoldenReference,
     ItemEvidence,
     ItemScore,
@@ -50,7 +51,12 @@ def golden(name: str = "everyday", *, items: int = ITEMS, chance: float = 0.25) 
     """A golden set; its digest follows from its name."""
     ids = tuple(item_id(number) for number in range(items))
     digest = f"{zlib.crc32(name.encode()):08x}" * 8
-    return GoldenReference(name=name, version="1", sha256=digest, item_ids=ids, chance_level=chance)
+    parts = tuple(
+        GoldenPart(name=part, item_ids=ids[start::2], chance_level=chance)
+        for start, part in enumerate(("even", "odd"))
+        if ids[start::2]
+    )
+    return GoldenReference(name=name, version="1", sha256=digest, item_ids=ids, chance_level=chance, parts=parts)
 
 
 def sheet(
@@ -195,9 +201,13 @@ def policy(*rules: CheckRule, **fields: Any) -> Policy:
     return replace(known, **fields)
 
 
-def decided(found: Evidence, by: Policy | None = None) -> Decision:
+CREATED_AT = "2026-11-29T16:40:03+00:00"
+"""When the run began, by which waivers are held."""
+
+
+def decided(found: Evidence, by: Policy | None = None, *, created_at: str | None = CREATED_AT) -> Decision:
     """The gate's decision."""
-    return judge(found, by or policy(), policy_sha256="1d" * 32, evidence_sha256="7c" * 32)
+    return judge(found, by or policy(), policy_sha256="1d" * 32, evidence_sha256="7c" * 32, created_at=created_at)
 
 
 def changed(found: Evidence, name: str, **fields: Any) -> Evidence:

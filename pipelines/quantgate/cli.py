@@ -25,7 +25,11 @@ EPILOG = f"""start here:
   quantgate show RUN                         the verdict of a stored run; RUN is a folder or a part of its id
   quantgate show RUN --variant nf4           every check of one variant, and its worst answers
   quantgate judge RUN --policy FILE          judge stored evidence under another policy; needs no model
+  quantgate judge --reference FILE --candidate FILE --policy FILE
+                                             judge per-item results of lm-eval, Inspect, NeMo Evaluator, or a table
   quantgate promote RUN                      move the alias to the variant that passed
+  quantgate compare RUN_A RUN_B              what moved between two stored runs
+  quantgate policy explain FILE              what a policy demands, and what golden sets can resolve under it
   quantgate ui                               open the MLflow UI on the store of the reports
 
 {EXIT_CODES}"""
@@ -103,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_show(commands)
     _add_judge(commands)
     _add_promote(commands)
+    _add_compare(commands)
+    _add_policy(commands)
     _add_ui(commands)
     return parser
 
@@ -160,11 +166,36 @@ def _add_show(commands: Any) -> None:
 
 
 def _add_judge(commands: Any) -> None:
-    text = "judge a stored run under another policy, from its evidence alone"
-    parser = _add(commands, "judge", _judge, text, "quantgate judge 5f1c --policy configs/policies/strict.yaml")
-    _add_run_argument(parser)
+    text = "judge a stored run under another policy, or per-item results that other tools wrote"
+    example = "quantgate judge 5f1c --policy configs/policies/strict.yaml"
+    files = "quantgate judge --reference fp32.jsonl --candidate int8.jsonl --policy policy.yaml"
+    parser = _add(commands, "judge", _judge, text, f"{example}\n  {files}")
+    parser.add_argument("run", nargs="?", metavar="RUN", help="a run folder, or a part of a run id that only one run has")
     parser.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy's YAML file")
     parser.add_argument("--json", action="store_true", help="print the new report.json instead")
+    parser.add_argument(
+        "--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the runs (default: reports)"
+    )
+    _add_files(parser.add_argument_group("results of other tools, instead of RUN"))
+
+
+def _add_files(group: Any) -> None:
+    what = "the unquantized model's results: a file or folder, NAME=FILE, or a run as RUN:VARIANT"
+    group.add_argument("--reference", metavar="FILE", help=what)
+    group.add_argument(
+        "--candidate", action="append", default=[], metavar="FILE", help="a variant's results, once for each variant"
+    )
+    group.add_argument(
+        "--control", action="append", default=[], metavar="FILE", help="results of a model known to be bad, which must fail"
+    )
+    formats = "lm_eval, inspect, nemo or table (default: as each file looks)"
+    group.add_argument("--format", metavar="NAME", help=f"how the files are to be read: {formats}")
+    for column in ("id", "score", "slice", "cluster"):
+        group.add_argument(f"--{column}", metavar="COLUMN", help=f"column of a table (default: {column})")
+    group.add_argument("--metric", metavar="NAME", help="which score of an item decides, where the file has several")
+    group.add_argument("--filter", metavar="NAME", help="which filter of lm-evaluation-harness, where a task has several")
+    group.add_argument("--chance", type=float, metavar="SHARE", help="accuracy of guessing, for example 0.25")
+    group.add_argument("--out", type=Path, metavar="DIR", help="where the report goes (default: REPORTS/judged-...)")
 
 
 def _add_promote(commands: Any) -> None:
@@ -172,6 +203,34 @@ def _add_promote(commands: Any) -> None:
     parser = _add(commands, "promote", _promote, text, "quantgate promote 5f1c --alias champion")
     _add_run_argument(parser)
     parser.add_argument("--alias", metavar="NAME", help="another alias than the config's")
+
+
+def _add_compare(commands: Any) -> None:
+    text = "show what moved between two stored runs, variant by variant"
+    parser = _add(commands, "compare", _compare, text, "quantgate compare 5f1c 77ab")
+    parser.add_argument("first", metavar="RUN_A", help="the earlier run: a folder, or a part of its id that only one run has")
+    parser.add_argument("second", metavar="RUN_B", help="the later run")
+    parser.add_argument("--json", action="store_true", help="print the comparison as JSON instead")
+    parser.add_argument(
+        "--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the runs (default: reports)"
+    )
+
+
+def _add_policy(commands: Any) -> None:
+    what = "say what a policy demands and what it can resolve, or print the schema of policy files"
+    parser = _add(commands, "policy", _policy_explain, what, "quantgate policy explain configs/policies/default.yaml")
+    actions = parser.add_subparsers(title="what to do", metavar="ACTION", required=True)
+    example = "quantgate policy explain configs/policies/default.yaml --golden golden_sets/everyday/v1 --candidates 2"
+    explain = _add(actions, "explain", _policy_explain, "say in plain sentences what a policy demands and can resolve", example)
+    explain.add_argument("policy", type=Path, metavar="FILE", help="the policy's YAML file")
+    explain.add_argument(
+        "--golden", type=Path, action="append", default=[], metavar="PATH", help="a golden set, once for each that the run will have"
+    )
+    explain.add_argument(
+        "--candidates", type=int, metavar="N", help="candidates of the run (default: as many as the policy names, else 1)"
+    )
+    text = "print the JSON Schema of policy files, for editors"
+    _add(actions, "schema", _policy_schema, text, "quantgate policy schema > policy.schema.json")
 
 
 def _add_ui(commands: Any) -> None:
@@ -216,7 +275,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     runs, terminal = _quantgate("runs"), _quantgate("render.terminal")
-    folder = runs.find_run(arguments.run, arguments.reports)
+    folder = runs.find_report(arguments.run, arguments.reports)
     report = runs.load_report(folder)
     if arguments.json:
         print(_quantgate("rundir").encode(report, indent=2))
@@ -246,13 +305,50 @@ def _known_variant(report: Any, name: str) -> None:
 
 def _judge(arguments: argparse.Namespace) -> int:
     pipeline = _quantgate("pipeline")
+    asked = _asked(arguments)
     policy = _quantgate("config").load_policy(arguments.policy)
-    report, folder = pipeline.rejudge(_quantgate("runs").find_run(arguments.run, arguments.reports), policy, _aside)
+    if asked is not None:
+        report, folder = pipeline.judge_files(asked, policy, arguments.out, _aside)
+    else:
+        report, folder = pipeline.rejudge(_quantgate("runs").find_run(arguments.run, arguments.reports), policy, _aside)
     if arguments.json:
         print(_quantgate("rundir").encode(report, indent=2))
     else:
         print(_quantgate("render.terminal").verdict_table(report, width=_columns(), folder=folder))
     return int(report.exit_code)
+
+
+_OF_FILES = ("reference", "candidate", "control", "format", "id", "score", "slice", "cluster", "metric", "filter", "chance", "out")
+
+
+def _asked(arguments: argparse.Namespace) -> Any:
+    """What files are to be judged; None where a run is."""
+    usage_error = _quantgate("errors").UsageError
+    given = [f"--{name}" for name in _OF_FILES if getattr(arguments, name) not in (None, [])]
+    if arguments.run is not None:
+        if given:
+            raise usage_error(f"judge takes a run or files: RUN and {given[0]} do not go together")
+        return None
+    if arguments.reference is None or not arguments.candidate:
+        what = "a RUN" if not given else "--reference" if arguments.reference is None else "--candidate"
+        raise usage_error(f"judge needs {what}: either RUN, or --reference FILE and --candidate FILE")
+    if arguments.chance is not None and not 0 <= arguments.chance < 1:
+        raise usage_error(f"--chance must be at least 0 and less than 1, found {arguments.chance:g}")
+    return _quantgate("judging").Asked(
+        reference=arguments.reference,
+        candidates=tuple(arguments.candidate),
+        controls=tuple(arguments.control),
+        format=arguments.format,
+        options=_read_options(arguments),
+        chance_level=arguments.chance,
+        reports=arguments.reports,
+    )
+
+
+def _read_options(arguments: argparse.Namespace) -> Any:
+    names = ("id", "score", "slice", "cluster", "metric", "filter")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    return _quantgate("records").ReadOptions(**given)
 
 
 def _promote(arguments: argparse.Namespace) -> int:
@@ -265,6 +361,45 @@ def _promote(arguments: argparse.Namespace) -> int:
     if report.exit_code == 0 and not report.promotion.promoted:
         return 4
     return int(report.exit_code)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    runs, stage = _quantgate("runs"), _quantgate("stages.compare")
+    folders = [runs.find_run(name, arguments.reports) for name in (arguments.first, arguments.second)]
+    found = stage.compare(*(_side(folder) for folder in folders))
+    if arguments.json:
+        print(_quantgate("rundir").encode(_quantgate("rundir").rounded(found), indent=2))
+    else:
+        print(_quantgate("render.comparison").text(found), end="")
+    return 0 if found.compared else 4
+
+
+def _side(folder: Path) -> Any:
+    runs = _quantgate("runs")
+    info = runs.load_info(folder)
+    return _quantgate("stages.compare").Side(
+        run_id=info.run_id, created_at=info.created_at, evidence=runs.load_evidence(folder)
+    )
+
+
+def _policy_explain(arguments: argparse.Namespace) -> int:
+    config, golden, plan = _quantgate("config"), _quantgate("golden"), _quantgate("stages.plan")
+    words = _quantgate("render.policy")
+    policy = config.load_policy(arguments.policy)
+    if arguments.candidates is not None and arguments.candidates < 1:
+        raise _quantgate("errors").UsageError(f"--candidates must be 1 or more, found {arguments.candidates}")
+    sets = tuple(golden.reference_of(golden.load(path)) for path in arguments.golden)
+    if sets and (fault := plan.fault(policy, sets)) is not None:
+        raise config.policy_error(arguments.policy, fault.where, fault.what)
+    candidates = arguments.candidates or policy.family_size or len(policy.order) or 1
+    print(f"policy {policy.name}, sha256 {_quantgate('rundir').digest(policy)}\n")
+    print(words.text((words.Paragraph(sentence=policy.why), *plan.explain(policy, sets, candidates))))
+    return 0
+
+
+def _policy_schema(arguments: argparse.Namespace) -> int:
+    print(_quantgate("config").policy_schema_text(), end="")
+    return 0
 
 
 def _ui(arguments: argparse.Namespace) -> int:

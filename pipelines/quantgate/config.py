@@ -7,21 +7,25 @@ Relative paths are relative to the file they stand in.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from quantgate import plugins
 from quantgate.errors import ConfigError, UnknownPlugin
 from quantgate.names import check_alias
 from quantgate.records import (
+    NEVER_WAIVED,
     BatchPlan,
     CheckRule,
     DeviceConfig,
@@ -31,6 +35,7 @@ from quantgate.records import (
     Scalar,
     Tier,
     Variant,
+    Waiver,
     Workload,
 )
 
@@ -39,7 +44,23 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 UNCORRECTED = "'require: any' with 'correction: none' gives {0} candidates {0} uncorrected chances to pass; use holm"
 KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+LIMITS: Mapping[str, tuple[str, ...]] = {
+    "quality": ("margin",),
+    "output_length": ("minimum", "maximum"),
+    "freed_share": ("minimum",),
+    "share_quantized": ("minimum",),
+    "ceiling_ratio": ("minimum",),
+    "kl_mean": ("maximum",),
+    "kl_p99": ("maximum",),
+    "top1_agreement": ("minimum",),
+}
+"""What each kind of check must give, and nothing else of these."""
+FOR_QUALITY = ("slice", "minimum_items")
 Share = Annotated[float, Field(gt=0, lt=1)]
+Limit = Annotated[float, Field(ge=0)]
+Name = Annotated[str, Field(min_length=1)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -163,29 +184,83 @@ class _Run(_Section):
     run_id: Annotated[str, Field(pattern=NAME)] | None = None
 
 
+def _said(text: str) -> Any:
+    """What an editor shows beside a key of a policy."""
+    return Field(description=text)
+
+
+def _day(found: Any) -> str:
+    """A day as YAML reads it, or as text in quotes; written back in one form."""
+    text = found.isoformat() if type(found) is date else found
+    if not isinstance(text, str) or not DAY.fullmatch(text):
+        raise PydanticCustomError("day", "a day is expected, for example 2026-12-31")
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError as error:
+        raise PydanticCustomError("day", "there is no such day") from error
+
+
 class _Check(_Section):
-    kind: Literal["quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean"]
-    tier: Tier = "required"
-    golden_set: Annotated[str, Field(min_length=1)] = "*"
-    margin: Share | None = None
-    minimum: Annotated[float, Field(ge=0)] | None = None
-    maximum: Annotated[float, Field(ge=0)] | None = None
+    kind: Annotated[
+        Literal[
+            "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "top1_agreement"
+        ],
+        _said("What is asked. Only quality can let a variant pass; the others can block one."),
+    ]  # fmt: skip
+    tier: Annotated[Tier, _said("required: it blocks. advisory: it is shown and never decides.")] = "required"
+    golden_set: Annotated[str, Field(min_length=1), _said("The golden set's name, * for every one.")] = "*"
+    slice: Annotated[
+        Name | Annotated[list[Name], Field(min_length=1)] | None,
+        _said("quality: slices of the golden set, each a check of its own; * for every one. Left out: the whole set."),
+    ] = None
+    minimum_items: Annotated[Count | None, _said("quality: the fewest items; left out: the policy's number.")] = None
+    margin: Annotated[Share | None, _said("quality: the largest loss allowed, a share of the items; 0.03 is 3 points.")] = None
+    minimum: Annotated[Limit | None, _said("The smallest figure that passes; shares are written 0.25 for 25 %.")] = None
+    maximum: Annotated[Limit | None, _said("The largest figure that passes; divergence in nats a token.")] = None
+
+
+class _Waiver(_Section):
+    check: Annotated[Text, _said("The check's name as reports print it, for example quality/everyday.")]
+    variant: Annotated[str, Field(pattern=NAME), _said("The one candidate that it is for.")]
+    owner: Annotated[Text, _said("Who answers for it.")]
+    reason: Annotated[Text, _said("Why the check is not to block; every report prints it.")]
+    expires: Annotated[
+        str, BeforeValidator(_day), Field(json_schema_extra={"format": "date"}),
+        _said("The last day on which it holds, by the run's own date."),
+    ]  # fmt: skip
 
 
 class _Policy(_Section):
+    """What must be shown before a variant may go out, set before anything is measured."""
+
     schema_version: int
     name: Annotated[str, Field(pattern=NAME)]
-    why: Annotated[str, Field(min_length=1)]
-    require: Literal["all", "any"] = "all"
-    correction: Literal["holm", "none"] = "holm"
-    alpha: Annotated[float, Field(gt=0, le=0.5)] = 0.05
-    power: Share = 0.8
-    planning_flip_rate: Share = 0.05
-    minimum_items: Count = 1
-    max_absent_reference: Annotated[float, Field(ge=0, lt=1)] = 0.01
-    objective: Literal["freed_bytes", "ceiling", "tokens_per_s_at_ceiling", "smallest_loss"] = "freed_bytes"
-    require_controls: bool = False
+    why: Annotated[str, Field(min_length=1), _said("Why these margins and limits: it stands in every report.")]
+    require: Annotated[
+        Literal["all", "any"], _said("any: the best passing candidate goes forward. all: every candidate must pass.")
+    ] = "all"
+    correction: Annotated[
+        Literal["holm", "fixed_sequence", "none"],
+        _said("require any: how several candidates are kept from being several chances to pass by luck."),
+    ] = "holm"
+    order: Annotated[list[Name], _said("fixed_sequence: the candidates, mildest first; anything but a pass stops it.")] = []
+    family_size: Annotated[
+        Count | None, _said("holm: how many candidates count, those tried and dropped included; left out: those of the run.")
+    ] = None
+    alpha: Annotated[float, Field(gt=0, le=0.5), _said("One-sided chance of passing a variant that loses the margin.")] = 0.05
+    power: Annotated[Share, _said("Chance with which a variant that loses nothing should pass; for planning.")] = 0.8
+    planning_flip_rate: Annotated[Share, _said("Share of items that a good variant is expected to flip.")] = 0.05
+    minimum_items: Annotated[Count, _said("The fewest items a quality check may be decided on.")] = 1
+    max_absent_reference: Annotated[
+        float, Field(ge=0, lt=1), _said("Largest share of items that the reference may leave unanswered.")
+    ] = 0.01
+    objective: Annotated[
+        Literal["freed_bytes", "ceiling", "tokens_per_s_at_ceiling", "smallest_loss"],
+        _said("Which of several passing candidates goes forward."),
+    ] = "freed_bytes"
+    require_controls: Annotated[bool, _said("A run without a known-bad control is not measured.")] = False
     checks: Annotated[list[_Check], Field(min_length=1)]
+    waivers: Annotated[list[_Waiver], _said("Checks that are not to block one variant, until a day.")] = []
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -203,6 +278,7 @@ def load_run(path: Path) -> RunConfig:
     policy_path = _resolve(base, raw.policy)
     policy = load_policy(policy_path)
     _check_chances(raw, policy, policy_path)
+    _check_candidates(raw, policy, policy_path)
     return RunConfig(
         path=path.resolve(),
         model=_model_source(raw.model, base),
@@ -234,11 +310,45 @@ def load_policy(path: Path) -> Policy:
     raw = document.parse(_Policy)
     for index, check in enumerate(raw.checks):
         _check_limits(check, document, index)
+    _check_correction(raw, document)
+    _check_waivers(raw, document)
     if not any(check.kind == "quality" and check.tier == "required" for check in raw.checks):
         what = "no check is of kind 'quality' and tier 'required': the other kinds can block a variant, and none of them can pass one alone"
         raise document.error(("checks",), what)
-    values = raw.model_dump(exclude={"schema_version", "checks"})
-    return Policy(**values, checks=tuple(CheckRule(**check.model_dump()) for check in raw.checks))
+    values = raw.model_dump(exclude={"schema_version", "checks", "order", "waivers"})
+    return Policy(
+        **values,
+        order=tuple(raw.order),
+        checks=tuple(_rule(check) for check in raw.checks),
+        waivers=tuple(Waiver(**one.model_dump()) for one in raw.waivers),
+    )
+
+
+def policy_error(path: Path, where: tuple[str | int, ...], what: str) -> ConfigError:
+    """A fault that shows only beside a run or its golden sets, with the line of the key in the policy file."""
+    return _Document.read(path).error(where, what)
+
+
+def policy_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of policy files, for editors; rules that span keys are those of ``load_policy``."""
+    schema = _Policy.model_json_schema()
+    schema["title"] = "quantgate policy, schema version 1"
+    schema["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    check = schema["$defs"]["_Check"]
+    check["allOf"] = [
+        {"if": {"properties": {"kind": {"const": kind}}}, "then": {"required": list(needs)}} for kind, needs in LIMITS.items()
+    ]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def policy_schema_text() -> str:
+    """The schema as docs/schema/ has it."""
+    return json.dumps(policy_schema(), indent=2) + "\n"
+
+
+def _rule(raw: _Check) -> CheckRule:
+    given = [raw.slice] if isinstance(raw.slice, str) else raw.slice or []
+    return CheckRule(**raw.model_dump(exclude={"slice"}), slices=tuple(given))
 
 
 def uncorrected(policy: Policy, chances: int) -> bool:
@@ -386,15 +496,70 @@ def _check_chances(raw: _Run, policy: Policy, path: Path) -> None:
         raise ConfigError(UNCORRECTED.format(chances), file=str(path))
 
 
+def _check_candidates(raw: _Run, policy: Policy, path: Path) -> None:
+    """The candidates that a policy names are those of the run."""
+    candidates = [variant.name for variant in raw.variants if variant.role == "candidate"]
+    if policy.correction == "fixed_sequence":
+        for index, name in enumerate(policy.order):
+            if name not in candidates:
+                raise policy_error(path, ("order", index), f"'{name}' is no candidate of the run: {_nearest(name, candidates)}")
+        for name in candidates:
+            if name not in policy.order:
+                what = f"candidate '{name}' has no place in the order; each needs one before anything is measured"
+                raise policy_error(path, ("order",), what)
+    if policy.family_size is not None and policy.family_size < len(candidates):
+        what = f"{len(candidates)} candidates compete in the run, and the policy counts {policy.family_size}"
+        raise policy_error(path, ("family_size",), what)
+    roles = {variant.name: variant.role for variant in raw.variants}
+    for index, waiver in enumerate(policy.waivers):
+        if (role := roles.get(waiver.variant)) is None:
+            what = f"the run has no variant '{waiver.variant}': {_nearest(waiver.variant, candidates)}"
+            raise policy_error(path, ("waivers", index, "variant"), what)
+        if role != "candidate":
+            what = f"'{waiver.variant}' has the role {role}; only a candidate's checks can be waived"
+            raise policy_error(path, ("waivers", index, "variant"), what)
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    nearest = get_close_matches(name, known, n=1)
+    hint = f"did you mean '{nearest[0]}'? " if nearest else ""
+    return f"{hint}known are {', '.join(known)}"
+
+
+def _check_correction(raw: _Policy, document: _Document) -> None:
+    """How several candidates are corrected, with what belongs to it."""
+    if raw.correction == "fixed_sequence":
+        if raw.require != "any":
+            what = "'fixed_sequence' is for 'require: any'; where every candidate must pass, nothing is corrected"
+            raise document.error(("correction",), what)
+        if not raw.order:
+            raise document.error(("correction",), "'fixed_sequence' needs 'order': the candidates, mildest first")
+    elif raw.order:
+        raise document.error(("order",), f"'order' is for 'correction: fixed_sequence'; found {raw.correction}")
+    for index, name in enumerate(raw.order):
+        if name in raw.order[:index]:
+            raise document.error(("order", index), f"'{name}' stands twice in the order")
+    if raw.family_size is not None and (raw.require, raw.correction) != ("any", "holm"):
+        raise document.error(("family_size",), "'family_size' is for 'require: any' with 'correction: holm'")
+
+
+def _check_waivers(raw: _Policy, document: _Document) -> None:
+    seen: set[tuple[str, str]] = set()
+    for index, waiver in enumerate(raw.waivers):
+        if waiver.check in NEVER_WAIVED:
+            what = f"check '{waiver.check}' cannot be waived: it shows that a variant was measured and is what it says it is"
+            raise document.error(("waivers", index, "check"), what)
+        if (key := (waiver.check, waiver.variant)) in seen:
+            what = f"'{waiver.check}' of '{waiver.variant}' is waived twice; keep one of the two"
+            raise document.error(("waivers", index), what)
+        seen.add(key)
+
+
 def _check_limits(check: _Check, document: _Document, index: int) -> None:
-    needs = {
-        "quality": ("margin",),
-        "output_length": ("minimum", "maximum"),
-        "freed_share": ("minimum",),
-        "share_quantized": ("minimum",),
-        "ceiling_ratio": ("minimum",),
-        "kl_mean": ("maximum",),
-    }[check.kind]
+    needs = LIMITS[check.kind]
+    for key in FOR_QUALITY:
+        if check.kind != "quality" and getattr(check, key) is not None:
+            raise document.error(("checks", index, key), f"'{key}' is for checks of kind quality; found {check.kind}")
     for key in ("margin", "minimum", "maximum"):
         given = getattr(check, key) is not None
         if given and key not in needs:

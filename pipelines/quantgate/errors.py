@@ -8,7 +8,8 @@
     │   ├── UnknownPlugin        the name, the nearest names
     │   ├── MissingExtra         the library, the install line
     │   ├── MissingModel         where it was looked for
-    │   └── GoldenSetError       file, line, what
+    │   ├── GoldenSetError       file, line, what
+    │   └── ResultsError         file, line, field, what: results of another tool
     ├── MeasureError             exit 4: evidence could not be had
     │   ├── EngineError
     │   │   └── OutOfMemory      translated once, at the adapter's edge
@@ -16,6 +17,7 @@
     │   ├── NothingQuantized     a quantizer that replaced no module
     │   ├── WorkerFailed         what a variant's process reported, with the class name of its error
     │   ├── WorkerDied           a variant's process ended without an answer
+    │   ├── BrokenResults        results of another tool that are not whole
     │   └── NotComparable        which field differs
     ├── RunFolderError           exit 4: unreadable, unwritable or altered
     └── RegistryError            exit 4: a promotion that was refused or lost a race
@@ -74,6 +76,14 @@ class GoldenSetError(UsageError):
         super().__init__(f"{file}:{line}: {what}" if line else f"{file}: {what}")
 
 
+class ResultsError(UsageError):
+    """Per-item results of another tool that cannot be read without a guess."""
+
+    def __init__(self, what: str, *, file: str, line: int | None = None) -> None:
+        self.what, self.file, self.line = what, file, line
+        super().__init__(f"{file}:{line}: {what}" if line else f"{file}: {what}")
+
+
 class MeasureError(QuantgateError):
     """Evidence that could not be had."""
 
@@ -115,6 +125,10 @@ class WorkerFailed(MeasureError):
 
 class WorkerDied(MeasureError):
     """A variant's process ended without an answer."""
+
+
+class BrokenResults(MeasureError):
+    """Per-item results of another tool that are not whole: a run that was cancelled, nothing to pair."""
 
 
 class NotComparable(MeasureError):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal, Never
 
 from quantgate.errors import GoldenSetError
-from quantgate.records import GoldenItem, GoldenReference, GoldenSet
+from quantgate.records import GoldenItem, GoldenPart, GoldenReference, GoldenSet
 
 ITEMS_FILE = "items.jsonl"
 MANIFEST_FILE = "manifest.json"
@@ -61,7 +61,13 @@ def reference_of(golden: GoldenSet) -> GoldenReference:
         sha256=golden.sha256,
         item_ids=tuple(item.item_id for item in golden.items),
         chance_level=chance_level(golden.items),
+        parts=tuple(_part(golden, name) for name in golden.slices),
     )
+
+
+def _part(golden: GoldenSet, name: str) -> GoldenPart:
+    items = [item for item in golden.items if item.slice == name]
+    return GoldenPart(name=name, item_ids=tuple(item.item_id for item in items), chance_level=chance_level(items))
 
 
 def chance_level(items: Sequence[GoldenItem]) -> float:

@@ -16,13 +16,14 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import golden, plugins, provenance, rundir, runs
-from quantgate.config import UNCORRECTED, RunConfig, uncorrected
+from quantgate import golden, judging, plugins, provenance, rundir, runs
+from quantgate.config import UNCORRECTED, RunConfig, policy_error, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
 from quantgate.measuring import Run, measure_all, planned
 from quantgate.ports import Display, Registry, Sink
 from quantgate.records import (
+    UNDATED,
     DeviceInfo,
     Evidence,
     Fingerprint,
@@ -34,7 +35,7 @@ from quantgate.records import (
     RunInfo,
     VariantEvidence,
 )
-from quantgate.stages import gate, promote, report
+from quantgate.stages import gate, plan, promote, report
 from quantgate.stages.report import Context
 from quantgate.stats.power import items_needed, power
 
@@ -103,28 +104,25 @@ def _check_golden(goldens: tuple[GoldenSet, ...], config: RunConfig, options: Op
     names = [one.name for one in goldens]
     if len(set(names)) < len(names):
         raise ConfigError(f"two golden sets have the same name: {', '.join(names)}", file=str(config.path))
-    for rule in config.policy.checks:
-        if rule.golden_set not in ("*", *names):
-            what = f"a check of kind {rule.kind} is for golden set '{rule.golden_set}', and the run has {', '.join(names)}"
-            raise ConfigError(what, file=str(config.policy_path))
-    for rule in (one for one in config.policy.checks if one.kind == "quality" and one.tier == "required"):
-        for one in goldens:
-            if rule.golden_set in ("*", one.name) and rule.margin is not None and not options.allow_underpowered:
-                _check_power(one, rule.margin, config)
+    references = tuple(golden.reference_of(one) for one in goldens)
+    if (fault := plan.fault(config.policy, references)) is not None:
+        raise policy_error(config.policy_path, fault.where, fault.what)
+    for question in plan.questions(config.policy, references, len(config.candidates)):
+        if question.rule.tier == "required" and not options.allow_underpowered:
+            _check_power(question, config)
 
 
-def _check_power(one: GoldenSet, margin: float, config: RunConfig) -> None:
-    policy = config.policy
-    chances = len(config.candidates) if policy.require == "any" and policy.correction == "holm" else 1
-    alpha = policy.alpha / chances
-    reached = power(n=len(one.items), flip_rate=policy.planning_flip_rate, margin=margin, alpha=alpha)
+def _check_power(question: plan.Question, config: RunConfig) -> None:
+    policy, margin, alpha = config.policy, question.margin, question.level
+    reached = power(n=question.items, flip_rate=policy.planning_flip_rate, margin=margin, alpha=alpha)
     if reached >= LEAST_POWER:
         return
+    chances = round(policy.alpha / alpha)
     needed = items_needed(flip_rate=policy.planning_flip_rate, margin=margin, alpha=alpha, power=policy.power)
     raise ConfigError(
-        f"golden set {one.label} has {len(one.items)} items: a variant that loses nothing would pass a margin of {margin * 100:g} points "
-        f"with probability {reached:.2f} only (flip rate {policy.planning_flip_rate:g}, {chances} candidates); about {needed} items are "
-        "needed, or a wider margin, or --allow-underpowered",
+        f"golden set {question.golden} has {question.items} items: a variant that loses nothing would pass a margin of "
+        f"{margin * 100:g} points with probability {reached:.2f} only (flip rate {policy.planning_flip_rate:g}, {chances} candidates); "
+        f"about {needed} items are needed, or a wider margin, or --allow-underpowered",
         file=str(config.policy_path),
     )
 
@@ -214,8 +212,16 @@ def _placed(work: Run, one: VariantEvidence) -> VariantEvidence:
 
 def judge(evidence: Evidence, context: Context) -> Report:
     """The report of stored or fresh evidence under the context's policy. Reads no clock and no model."""
+    return _judged(evidence, context, rundir.digest(evidence), context.created_at)
+
+
+def _judged(evidence: Evidence, context: Context, evidence_sha256: str, created_at: str | None) -> Report:
     decision = gate.judge(
-        evidence, context.policy, policy_sha256=rundir.digest(context.policy), evidence_sha256=rundir.digest(evidence)
+        evidence,
+        context.policy,
+        policy_sha256=rundir.digest(context.policy),
+        evidence_sha256=evidence_sha256,
+        created_at=created_at,
     )
     return rundir.rounded(report.build(context, evidence, decision, None))
 
@@ -311,6 +317,32 @@ def _judged_again(folder: Path, info: RunInfo, policy: Policy) -> Report:
     seconds = runs.load_report(folder).seconds if (folder / "report.json").is_file() else 0.0
     goldens = tuple(runs.load_golden(folder, one.name, one.sha256) for one in evidence.golden_sets)
     return judge(evidence, _context(info, goldens, policy, folder, seconds))
+
+
+def judge_files(
+    asked: judging.Asked, policy: Policy, out: Path | None, warn: Callable[[str], None]
+) -> tuple[Report, Path]:
+    """Judge per-item results that other tools wrote, and store the report. Needs no model and reads no clock.
+
+    The report is undated, so no waiver holds: nobody knows on which day the results were made.
+    """
+    found = judging.gather(asked)
+    _refuse_uncorrected(policy, found.evidence)
+    judgement = rundir.digest([found.sha256, rundir.digest(policy)])
+    context = Context(
+        run_id=f"{found.run_id}-{judgement[:8]}",
+        created_at=UNDATED,
+        model=ModelSource(name=found.evidence.variants[0].variant.name, path=found.path),
+        golden_sets=found.golden_sets,
+        policy=policy,
+        commands=tuple(f"quantgate {words}" for words in found.commands),
+        seconds=0.0,
+    )
+    judged = _judged(found.evidence, context, found.sha256, None)
+    final = replace(judged, sentences=(*judged.sentences, *found.notes))
+    into = out or asked.reports / context.run_id
+    publish(final, into, _pages(), warn)
+    return final, into
 
 
 def _pages() -> list[Sink]:

@@ -32,6 +32,13 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "exact_match": "quantgate.metrics.exact_match:ExactMatch",
         "multiple_choice": "quantgate.metrics.multiple_choice:MultipleChoice",
     },
+    "reader": {
+        "lm_eval": "quantgate.readers.lm_eval:LmEvalReader",
+        "inspect": "quantgate.readers.inspect:InspectReader",
+        "nemo": "quantgate.readers.nemo:NemoReader",
+        "table": "quantgate.readers.table:TableReader",
+        "parquet": "quantgate.readers.parquet:ParquetReader",
+    },
     "executor": {"process": "quantgate.executors.process:ProcessExecutor"},
     "sink": {
         "folder": "quantgate.sinks.folder:FolderSink",

@@ -22,8 +22,10 @@ from quantgate.records import (
     ModelShape,
     ModelSource,
     PeakMemory,
+    ReadOptions,
     Report,
     Request,
+    Results,
     Step,
     Variant,
 )
@@ -151,6 +153,21 @@ class Executor(Protocol):
     def open(self, variant: Variant, log: Path) -> Worker: ...
 
 
+class Reader(Protocol):
+    """Reads the per-item results of one model that another tool wrote."""
+
+    name: str
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a file or folder is of this format, from its name and first bytes. False for one that cannot be read."""
+
+    def read(self, path: Path, options: ReadOptions) -> Results:
+        """Every item of a file or folder.
+
+        Raises ``ResultsError`` for what cannot be read without a guess, ``BrokenResults`` for evidence that is not whole.
+        """
+
+
 class Sink(Protocol):
     """Publishes a report where a person finds it."""
 
@@ -204,6 +221,7 @@ __all__ = [
     "Progress",
     "QuantizePlan",
     "Quantizer",
+    "Reader",
     "Registry",
     "Session",
     "Sink",

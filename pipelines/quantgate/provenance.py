@@ -40,7 +40,7 @@ EVIDENCE_SOURCES = (
 def fingerprint() -> Fingerprint:
     """The fingerprint of this process, its device and digests still to be filled in."""
     return Fingerprint(
-        quantgate_version=_version("quantgate") or UNKNOWN_VERSION,
+        quantgate_version=own_version(),
         source_sha256=source_digest(),
         commit=_commit(),
         python=platform.python_version(),
@@ -48,6 +48,11 @@ def fingerprint() -> Fingerprint:
         cpu=_cpu_name(),
         libraries={name: found for name in LIBRARIES if (found := _version(name)) is not None},
     )
+
+
+def own_version() -> str:
+    """The version of this program."""
+    return _version("quantgate") or UNKNOWN_VERSION
 
 
 def fixed() -> Fingerprint:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from statistics import geometric_mean, median
 from typing import Literal, TypeAlias
 
@@ -183,6 +184,52 @@ class ItemScore:
     answered: str = ""
     expected: str = ""
     evidence: ItemEvidence
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadOptions:
+    """How a file of per-item results is to be read; None: as its format has it, or as the file leaves no doubt about."""
+
+    id: str = "id"
+    score: str = "score"
+    slice: str = "slice"
+    cluster: str = "cluster"
+    """Names of the columns of a table."""
+    metric: str | None = None
+    filter: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskResults:
+    """One task as one model answered it, from a file that another tool wrote."""
+
+    name: str
+    """Empty where the file does not name its task."""
+    metric: str
+    items: tuple[ItemScore, ...]
+    """As the file has them, an id that stands twice included: whoever compares must see it."""
+    chance_level: float | None = None
+    """Mean accuracy of guessing; None where the file does not say how many choices there were."""
+    conditions: Mapping[str, Scalar]
+    """What the file states of how the items were asked."""
+    marks: Mapping[str, Mapping[str, str]]
+    """Field -> item id -> what must be the same on both sides, for example the digest of the prompt."""
+    prompts: Mapping[str, str]
+    """Item id -> the end of its prompt, where the file has it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Results:
+    """The per-item results of one model, as a reader found them."""
+
+    source: str
+    """Format of the file: lm_eval, inspect, nemo, table or run."""
+    path: str
+    sha256: str
+    """Digest of every byte that was read."""
+    tasks: tuple[TaskResults, ...]
+    notes: tuple[str, ...] = ()
+    """What a person must know of the file, a sentence each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -504,6 +551,8 @@ class VariantEvidence:
     failures: tuple[Failure, ...] = ()
     reused: tuple[str, ...] = ()
     """Stages whose result was taken from an earlier run with the same digest."""
+    source: Literal["session", "file"] = "session"
+    """``file``: scores that somebody else's tool wrote; nothing is known of weights, memory or speed."""
 
     @property
     def tokens_per_s_at_ceiling(self) -> float | None:
@@ -531,8 +580,17 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenPart:
+    """A slice of a golden set as the gate needs it."""
+
+    name: str
+    item_ids: tuple[str, ...]
+    chance_level: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GoldenReference:
-    """A golden set as the gate needs it: ids, chance level, digest; not the questions."""
+    """A golden set as the gate needs it: ids, chance level, digest, slices; not the questions."""
 
     name: str
     version: str
@@ -540,6 +598,8 @@ class GoldenReference:
     item_ids: tuple[str, ...]
     chance_level: float
     """Mean accuracy of guessing: 1 / choices for multiple choice, 0 for generated answers."""
+    parts: tuple[GoldenPart, ...] = ()
+    """The slices in order of first appearance; empty in evidence of runs that did not note them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -555,13 +615,48 @@ class Evidence:
 # ---------------------------------------------------------------------------------------------- policy and verdict
 
 
+UNDATED = "2000-01-01T00:00:00+00:00"
+"""``created_at`` where no day is known or told; nothing that depends on the day holds then."""
+NEVER_WAIVED = frozenset({"ran", "finite", "distinct", "unquantized", "unchanged", "demands"})
+"""Checks that show that a variant was measured and is what it says it is: no waiver reaches them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waiver:
+    """A required check that is not to block one variant, for a reason, until a day. Recorded in every report."""
+
+    check: str
+    """The check's name, for example ``quality/everyday``."""
+    variant: str
+    owner: str
+    reason: str
+    expires: str
+    """ISO date; the waiver holds up to and including that day, judged by the run's own date and never by the clock."""
+
+    def holds(self, created_at: str | None) -> bool:
+        """Whether it holds for a run of that time (ISO 8601, UTC). Where either date is not known it does not."""
+        if created_at == UNDATED:
+            return False
+        try:
+            return date.fromisoformat((created_at or "")[:10]) <= date.fromisoformat(self.expires)
+        except ValueError:
+            return False
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckRule:
-    """One demand of a policy. ``kind``: quality, output_length, freed_share, share_quantized, ceiling_ratio or kl_mean."""
+    """One demand of a policy.
+
+    ``kind``: quality, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99 or top1_agreement.
+    """
 
     kind: str
     tier: Tier = "required"
     golden_set: str = "*"
+    slices: tuple[str, ...] = ()
+    """quality: the slices looked at, each a check of its own, ``*`` for every one; empty: the whole set."""
+    minimum_items: int | None = None
+    """quality: the fewest items this check may be decided on; None: the policy's own number."""
     margin: float | None = None
     """quality: the largest loss that is allowed, as a share of the items (0.03 = 3 points)."""
     minimum: float | None = None
@@ -576,8 +671,12 @@ class Policy:
     why: str
     checks: tuple[CheckRule, ...]
     require: Literal["all", "any"] = "all"
-    correction: Literal["holm", "none"] = "holm"
-    """``any``: Holm over the candidates; ``all`` needs no correction."""
+    correction: Literal["holm", "fixed_sequence", "none"] = "holm"
+    """``any``: Holm over the candidates, or one after the other in ``order``; ``all`` needs no correction."""
+    order: tuple[str, ...] = ()
+    """fixed_sequence: the candidates' names, mildest first; anything but a pass stops the sequence."""
+    family_size: int | None = None
+    """holm: how many candidates count, those tried and dropped included; None: those of the run."""
     alpha: float = 0.05
     power: float = 0.8
     planning_flip_rate: float = 0.05
@@ -587,6 +686,11 @@ class Policy:
     """Which passing candidate goes forward: the largest of the named figure (the smallest loss for ``smallest_loss``)."""
     require_controls: bool = False
     """A run without a known-bad control is not measured."""
+    waivers: tuple[Waiver, ...] = ()
+
+    def family(self, candidates: int) -> int:
+        """Over how many candidates Holm's step-down goes; never fewer than the run has."""
+        return max(candidates, self.family_size or 1, 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -612,6 +716,8 @@ class Check:
     """Items the reference has right and the variant wrong."""
     c: int | None = None
     """Items the variant has right and the reference wrong."""
+    waived_by: str | None = None
+    """``owner: reason, until date`` where a waiver keeps this fail or inconclusive from blocking; the outcome stays what it is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -713,7 +819,7 @@ class MeasurementRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SliceRow:
-    """One slice of a golden set for one variant, shown and never decided on."""
+    """One slice of a golden set for one variant, as shown; what a policy decides on stands among the checks."""
 
     slice: str
     n: int
@@ -820,6 +926,81 @@ class Report:
     """Commands that reproduce or explain the run."""
     seconds: float
     schema_version: int = 1
+
+
+# ---------------------------------------------------------------------------------------------- two runs side by side
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetChange:
+    """One variant on one golden set in both runs; figures are None where ``why_not`` says why they cannot be compared."""
+
+    golden_set: str
+    why_not: str | None = None
+    n: int | None = None
+    b: int | None = None
+    """Items right in the first run and wrong in the second; an item without an answer counts against the second."""
+    c: int | None = None
+    loss: float | None = None
+    """(b - c) / n: positive where the second run is worse."""
+    lower: float | None = None
+    upper: float | None = None
+    level: float | None = None
+    """One-sided confidence of each bound."""
+    mcnemar_p: float | None = None
+    accuracy_before: float | None = None
+    accuracy_after: float | None = None
+    kl_before: float | None = None
+    """Mean divergence from the run's own reference, nats a token."""
+    kl_after: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FigureChange:
+    """A measured figure in both runs; None where it was not measured in one."""
+
+    name: str
+    unit: Literal["bytes", "requests", "tokens/s"]
+    before: float | None
+    after: float | None
+    why_not: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantChange:
+    """What moved in one variant."""
+
+    variant: str
+    role: Role
+    why_not: str | None
+    golden_sets: tuple[SetChange, ...]
+    figures: tuple[FigureChange, ...]
+
+    @property
+    def compared(self) -> bool:
+        """Something of it could be compared."""
+        sets = any(one.why_not is None for one in self.golden_sets)
+        return sets or any(one.why_not is None and None not in (one.before, one.after) for one in self.figures)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """Two runs side by side."""
+
+    first: str
+    second: str
+    why_not: str | None
+    """Why nothing can be compared at all."""
+    variants: tuple[VariantChange, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    notes: tuple[str, ...]
+    schema_version: int = 1
+
+    @property
+    def compared(self) -> bool:
+        """Something could be compared."""
+        return any(one.compared for one in self.variants)
 
 
 # ---------------------------------------------------------------------------------------------- asking an engine

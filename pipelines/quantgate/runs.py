@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from quantgate import rundir
@@ -9,18 +10,28 @@ from quantgate.errors import RunFolderError, UsageError
 from quantgate.records import Evidence, GoldenSet, Policy, Report, RunInfo
 
 
-def find_run(text: str, reports: Path) -> Path:
-    """A run folder by path, id, or a part of its id that only one run has."""
-    if (direct := Path(text)).joinpath("run.json").is_file():
+def find_run(text: str, reports: Path, *, holds: str = "run.json") -> Path:
+    """A run folder by path, id, or a part of its id that only one run has; or another folder that holds a file of a name."""
+    if (direct := Path(text)).joinpath(holds).is_file():
         return direct.resolve()
-    if (exact := reports / text).joinpath("run.json").is_file():
+    if (exact := reports / text).joinpath(holds).is_file():
         return exact.resolve()
-    found = sorted(path.parent for path in reports.glob("*/run.json") if text in path.parent.name)
+    found = sorted(path.parent for path in reports.glob(f"*/{holds}") if text in path.parent.name)
     if len(found) == 1:
         return found[0].resolve()
     names = ", ".join(path.name for path in found[:5]) + (" and others" if len(found) > 5 else "")
     what = f"no run in {reports} matches '{text}'" if not found else f"{len(found)} runs in {reports} match '{text}' ({names})"
     raise UsageError(f"{what}; give a run folder or more of its id, or name the folder with --reports")
+
+
+def find_report(text: str, reports: Path) -> Path:
+    """A folder with a report: a run, or else a judgement of files, which is no run."""
+    try:
+        return find_run(text, reports)
+    except UsageError:
+        if not any(reports.glob("*/report.json")) and not Path(text, "report.json").is_file():
+            raise
+        return find_run(text, reports, holds="report.json")
 
 
 def store_info(folder: Path, info: RunInfo) -> None:
@@ -54,8 +65,9 @@ def load_evidence(folder: Path) -> Evidence:
 
 def load_policy(folder: Path) -> Policy:
     """The policy a run was judged by. Raises ``RunFolderError`` where it is not the one that was fixed before measuring."""
-    policy = rundir.decode(Policy, rundir.read_text(folder / "policy.json"))
-    if rundir.digest(policy) != load_info(folder).policy_sha256:
+    text = rundir.read_text(folder / "policy.json")
+    policy = rundir.decode(Policy, text)
+    if rundir.digest(json.loads(text)) != load_info(folder).policy_sha256:  # as written: a newer record may have more fields
         raise RunFolderError(f"{folder / 'policy.json'} was altered since the run was started")
     return policy
 

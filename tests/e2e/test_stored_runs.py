@@ -75,7 +75,7 @@ def test_an_unknown_or_ambiguous_run(stored: Chain) -> None:
     stored.run()
     ambiguous = stored.cli("show", "20", "--reports", stored.reports)
     assert ambiguous.code == 2
-    assert "2 runs (" in ambiguous.err
+    assert "2 runs in " in ambiguous.err
     assert all(one.name in ambiguous.err for one in stored.runs)
 
 
@@ -90,7 +90,7 @@ def test_a_folder_that_is_no_run(stored: Chain) -> None:
     """A run that never came to its end, and a damaged one, are errors with code 4."""
     (stored.last / "report.json").unlink()
     done = stored.cli("show", *words(stored))
-    assert (done.code, "report.json" in done.err) == (4, True)
+    assert (done.code, "did not come to its end" in done.err) == (4, True)
     (stored.last / "report.json").write_text('{"run_id": 1}', encoding="utf-8")
     done = stored.cli("show", *words(stored))
     assert (done.code, "not a valid Report" in done.err) == (4, True)

@@ -10,7 +10,7 @@ import pytest
 from quantgate import config
 from quantgate.config import load_policy, load_run
 from quantgate.errors import ConfigError
-from quantgate.records import CheckRule
+from quantgate.records import CheckRule, Waiver
 
 RUN = """\
 schema_version: 1
@@ -490,3 +490,96 @@ def test_uncorrected_chances_are_refused(tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match="2 uncorrected chances to pass; use holm"):
         config.load_run(tmp_path / "two.yaml")
+
+
+# ---------------------------------------------------------------------------------------------- slices, orders, waivers
+
+WAIVED = """\
+waivers:
+  - check: quality/a
+    variant: int8
+    owner: A. Meyer
+    reason: a trial
+    expires: 2026-12-31
+"""
+
+
+def test_a_policy_with_everything_is_read(tmp_path: Path) -> None:
+    """Slices as a name or a list, limits on distributions, a family, and a day as YAML reads it."""
+    more = "  - {kind: quality, slice: s, margin: 0.1, minimum_items: 60}\n"
+    more += "  - {kind: quality, slice: [s, t], tier: advisory, margin: 0.1}\n"
+    limits = "  - {kind: kl_p99, maximum: 0.5}\n  - {kind: top1_agreement, minimum: 0.9}\n"
+    text = POLICY + more + limits + "require: any\nfamily_size: 4\n" + WAIVED
+    read = load_policy(policy(tmp_path, text))
+    assert read.checks[2:] == (
+        CheckRule(kind="quality", slices=("s",), margin=0.1, minimum_items=60),
+        CheckRule(kind="quality", slices=("s", "t"), tier="advisory", margin=0.1),
+        CheckRule(kind="kl_p99", maximum=0.5),
+        CheckRule(kind="top1_agreement", minimum=0.9),
+    )
+    assert (read.family_size, read.order) == (4, ())
+    waiver = Waiver(check="quality/a", variant="int8", owner="A. Meyer", reason="a trial", expires="2026-12-31")
+    assert read.waivers == (waiver,)
+    quoted = load_policy(policy(tmp_path, text.replace("2026-12-31", "'2026-12-31'")))
+    assert quoted == read
+
+
+ODD_POLICIES = [
+    (POLICY.replace("    minimum: 0.25", "    minimum: 0.25\n    slice: a"), 9, "'slice' is for checks of kind quality; found freed_share"),
+    (POLICY.replace("    minimum: 0.25", "    minimum: 0.25\n    minimum_items: 9"), 9, "'minimum_items' is for checks of kind quality"),
+    (POLICY.replace("    margin: 0.03", "    margin: 0.03\n    slice: []"), 7, "checks.0.slice"),
+    (POLICY.replace("    margin: 0.03", "    margin: 0.03\n    slice: [a, 1]"), 7, "checks.0.slice"),
+    (POLICY.replace("    margin: 0.03", "    margin: 0.03\n    slices: a"), 7, "unknown key 'slices': did you mean 'slice'?"),
+    (POLICY + "  - {kind: kl_p9, maximum: 1}\n", 9, "'kl_p99'"),
+    (POLICY + "  - {kind: kl_p99, minimum: 1}\n", 9, "a check of kind kl_p99 has no 'minimum'; it takes maximum"),
+    (POLICY + "  - {kind: top1_agreement}\n", 9, "a check of kind top1_agreement needs 'minimum'"),
+    (POLICY + "correction: fixed_sequence\n", 9, "'fixed_sequence' is for 'require: any'"),
+    (POLICY + "require: any\ncorrection: fixed_sequence\n", 10, "'fixed_sequence' needs 'order'"),
+    (POLICY + "require: any\norder: [a]\n", 10, "'order' is for 'correction: fixed_sequence'; found holm"),
+    (POLICY + "require: any\ncorrection: fixed_sequence\norder: [a, b, a]\n", 11, "'a' stands twice in the order"),
+    (POLICY + "family_size: 3\n", 9, "'family_size' is for 'require: any' with 'correction: holm'"),
+    (POLICY + "family_size: 0\n", 9, "family_size"),
+    (POLICY + WAIVED.replace("quality/a", "finite"), 10, "check 'finite' cannot be waived"),
+    (POLICY + WAIVED + WAIVED.replace("waivers:\n", ""), 15, "'quality/a' of 'int8' is waived twice"),
+    (POLICY + WAIVED.replace("2026-12-31", "'2026-02-30'"), 14, "there is no such day; found '2026-02-30'"),
+    (POLICY + WAIVED.replace("2026-12-31", "20261231"), 14, "a day is expected, for example 2026-12-31; found 20261231"),
+    (POLICY + WAIVED.replace("2026-12-31", "2026-12-31 10:00:00"), 14, "a day is expected"),
+    (POLICY + WAIVED.replace("owner: A. Meyer", "owner: ' '"), 12, "waivers.0.owner"),
+    (POLICY + WAIVED.replace("    owner: A. Meyer\n", ""), 10, "key 'waivers.0.owner' is missing"),
+    (POLICY + WAIVED.replace("reason", "reson"), 13, "unknown key 'reson': did you mean 'reason'?"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "what"), ODD_POLICIES, ids=[str(index) for index in range(len(ODD_POLICIES))])
+def test_slices_orders_and_waivers_that_cannot_be_used(tmp_path: Path, text: str, line: int, what: str) -> None:
+    """Each is refused at its line, with what is allowed."""
+    error = refused(policy(tmp_path, text), policy=True)
+    assert (error.line, what in str(error)) == (line, True), str(error)
+
+
+BESIDE_A_RUN = [
+    ("require: any\ncorrection: fixed_sequence\norder: [int9]\n", 11, "'int9' is no candidate of the run: did you mean 'int8'?"),
+    ("require: any\ncorrection: fixed_sequence\norder: [float32, int8]\n", 11, "'float32' is no candidate of the run"),
+    (WAIVED.replace("int8", "int4"), 11, "the run has no variant 'int4': did you mean 'int8'?"),
+    (WAIVED.replace("int8", "float32"), 11, "'float32' has the role reference; only a candidate's checks can be waived"),
+]
+
+
+@pytest.mark.parametrize(("more", "line", "what"), BESIDE_A_RUN)
+def test_names_of_a_policy_that_the_run_does_not_have(tmp_path: Path, more: str, line: int, what: str) -> None:
+    """The line is the policy's own."""
+    path = written(tmp_path)
+    policy(tmp_path, POLICY + more)
+    error = refused(path)
+    assert error.file == str(tmp_path / "policy.yaml")
+    assert (error.line, what in str(error)) == (line, True), str(error)
+
+
+def test_a_family_is_no_smaller_than_the_run(tmp_path: Path) -> None:
+    """Two candidates cannot be counted as one; counting more than the run has is what the key is for."""
+    path = written(tmp_path, RUN.replace("golden_sets", "  - {name: int4, quantizer: fake, bits: 4}\ngolden_sets"))
+    policy(tmp_path, POLICY + "require: any\nfamily_size: 1\n")
+    error = refused(path)
+    assert (error.line, "2 candidates compete in the run, and the policy counts 1" in str(error)) == (10, True)
+    policy(tmp_path, POLICY + "require: any\nfamily_size: 9\n")
+    assert load_run(path).policy.family_size == 9

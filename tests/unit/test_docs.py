@@ -21,11 +21,15 @@ from quantgate.stages import capacity, diverge
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipelines" / "quantgate"
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md")
-ADAPTERS = ("quantizers", "engines", "devices", "metrics", "executors", "sinks", "registries", "render")
+DOCUMENTS = (
+    "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
+    "docs/judging-files.md",
+)  # fmt: skip
+ADAPTERS = ("quantizers", "engines", "devices", "metrics", "readers", "executors", "sinks", "registries", "render")
 PARTS_OF_ADAPTERS = {
     "quantizers/folder",
     "devices/oom",
+    "readers/lines",
     "engines/transformers_weights",
     "engines/transformers_tokenizer",
     "sinks/mlflow_store",

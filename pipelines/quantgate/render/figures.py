@@ -167,7 +167,7 @@ def _outcome_mark(canvas: _Canvas, x: float, y: float, outcome: Outcome) -> None
 
 def _interval_words(check: Check) -> str:
     if check.bound is None:
-        return "not measured"
+        return "not measured" if check.estimate is None else "not tested"
     low, high = q.points(check.lower, towards="down"), q.points(check.bound, towards="up")
     return f"{q.points(check.estimate)} ({low} to {high}), {q.level_percent(check.level)}"
 

@@ -22,6 +22,7 @@ from quantgate.records import (
     GoldenRow,
     KLStatistics,
     MeasurementRow,
+    Policy,
     QualityRow,
     Report,
     SliceRow,
@@ -30,6 +31,7 @@ from quantgate.records import (
 )
 from quantgate.render import figures
 from quantgate.render import quantities as q
+from quantgate.render.policy import waiver_lines
 from quantgate.render.terminal import VariantLine, promotion_line, variant_lines, worst_first
 
 _FLIPS_SHOWN, _FLIPS_FOLDED = 10, 200
@@ -142,7 +144,8 @@ def _inline(svg: str) -> _Html:
 
 def _badge(word: str) -> _Html:
     kinds = {"PASS": "pass", "FAIL": "fail", "INCONCLUSIVE": "inconclusive", "CONTROL": "wrong", "NOT": "missing"}
-    kind = "control" if ", as it must" in word else kinds.get(word.split(" ")[0].strip(","), "plain")
+    plain = kinds.get(word.split(" ")[0].strip(","), "plain")
+    kind = "control" if ", as it must" in word else "inconclusive" if "(waived)" in word else plain
     return _el("span", word, class_=f"badge {kind}")
 
 
@@ -318,7 +321,7 @@ def _check_cells(verdict: Verdict, check: Check) -> list[_Cell]:
     return [
         verdict.variant,
         _with_small(check.name, "" if check.tier == "required" else "advisory"),
-        q.outcome_word(check.outcome),
+        _with_small(q.outcome_word(check.outcome), "" if check.waived_by is None else f"waived by {check.waived_by}"),
         q.check_figure(check, check.estimate),
         q.check_figure(check, check.lower, towards="down"),
         q.check_figure(check, check.bound, towards="up"),
@@ -348,7 +351,7 @@ def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
             _el("h3", f"{golden.name} {golden.version}, {q.count(golden.items)} items"),
             _figure(drawing, figures.interval_finding(report, golden.name)),
             _answer_table(golden, rows, reference) if rows else _el("p", "Nothing was scored."),
-            _slice_table(compared) if any(row.slices for row in compared) else "",
+            _slice_table(compared, report.policy) if any(row.slices for row in compared) else "",
             _divergence_table([(row.variant, row.kl) for row in rows if row.kl is not None]),
             *(
                 _flips_of(variant, [flip for flip in flips if flip.variant == variant], opened=role == "candidate")
@@ -390,7 +393,7 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
     return _table(caption, columns, cells)
 
 
-def _slice_table(rows: Sequence[QualityRow]) -> _Html:
+def _slice_table(rows: Sequence[QualityRow], policy: Policy) -> _Html:
     columns = [
         _words("Slice"),
         _words("Variant"),
@@ -412,7 +415,9 @@ def _slice_table(rows: Sequence[QualityRow]) -> _Html:
         for part in row.slices
         if part.slice == name
     ]
-    return _table(f"Slices: {len(names)} looked at, shown and never decided on", columns, cells)
+    named = any(rule.slices for rule in policy.checks)
+    decide = "the checks above decide on those that the policy names" if named else "shown and never decided on"
+    return _table(f"Slices: {len(names)} looked at, {decide}", columns, cells)
 
 
 def _slice_cells(part: SliceRow) -> list[_Cell]:
@@ -694,7 +699,7 @@ def _policy(report: Report) -> _Html:
         ("Name", policy.name),
         ("Why this margin", policy.why),
         ("Candidates", "one must pass" if policy.require == "any" else "every one must pass"),
-        ("Correction", policy.correction if policy.require == "any" else "none needed"),
+        ("Correction", _correction(policy, _candidates(report))),
         ("Alpha, one-sided", q.significant(policy.alpha, 1)),
         ("Power, at a flip rate of", f"{q.percent(policy.power)}, {q.percent(policy.planning_flip_rate, digits=1)}"),
         ("Fewest items", q.count(policy.minimum_items)),
@@ -709,15 +714,38 @@ def _policy(report: Report) -> _Html:
         _Column("Margin"),
         _Column("At least"),
         _Column("At most"),
+        _Column("Fewest items"),
     ]
     rules = _table("What the policy demands", columns, [_rule_cells(rule) for rule in policy.checks])
-    return _join([_el("h3", "Policy"), _definitions(facts), rules])
+    return _join([_el("h3", "Policy"), _definitions(facts), rules, _waivers(report)])
+
+
+def _correction(policy: Policy, candidates: int) -> str:
+    if policy.require == "all":
+        return "none needed"
+    if policy.correction == "fixed_sequence":
+        return f"one after the other: {', '.join(policy.order)}"
+    return f"Holm over {policy.family(candidates)}" if policy.correction == "holm" else "none"
+
+
+def _waivers(report: Report) -> _Html:
+    lines = waiver_lines(report.policy, report.verdicts, report.created_at)
+    if not lines:
+        return _el("p", "No check is waived.", class_="note")
+    columns = [_words(one) for one in ("Variant", "Check", "In this run", "Owner", "Reason", "Until", "In words")]
+    cells = [
+        [one.variant, one.check, line.state, one.owner, one.reason, one.expires, line.because]
+        for line in lines
+        for one in (line.waiver,)
+    ]
+    return _table("Waivers: checks that do not block one variant, until a day", columns, cells, kind="stack checks")
 
 
 def _rule_cells(rule: CheckRule) -> list[_Cell]:
     golden = "every" if rule.golden_set == "*" else rule.golden_set
+    slices = "" if not rule.slices else f"slices: {', '.join('every' if one == '*' else one for one in rule.slices)}"
     limits = [q.check_limit(rule.kind, limit) for limit in (rule.margin, rule.minimum, rule.maximum)]
-    return [rule.kind, rule.tier, golden, *limits]
+    return [rule.kind, rule.tier, _with_small(golden, slices), *limits, q.count(rule.minimum_items)]
 
 
 def _controls(report: Report) -> _Html:

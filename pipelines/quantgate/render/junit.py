@@ -2,7 +2,8 @@
 
 The document is green exactly when the exit code is 0. ``failure`` is a shown fail, ``error`` what is inconclusive or not
 measured, ``skipped`` what does not decide: advisory checks, and the losing candidates of a passing ``require: any``. A
-control that came out as it must is passed, whatever its checks say; one that did not is an error.
+control that came out as it must is passed, whatever its checks say; one that did not is an error. A check that a waiver
+keeps from blocking is skipped with the reason, and every waiver of the policy is a skipped case of a suite of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from xml.etree import ElementTree
 from quantgate.errors import QuantgateError
 from quantgate.records import Check, Failure, Outcome, Report, Verdict
 from quantgate.render import quantities as q
+from quantgate.render.policy import waiver_lines
 
 _State: TypeAlias = Literal["passed", "failure", "error", "skipped"]
 _STATES: dict[Outcome, _State] = {
@@ -38,11 +40,11 @@ class _Case:
 
 def document(report: Report) -> str:
     """Render the XML document. Raises ``QuantgateError`` where a passing run holds a case that is not green."""
-    suites = [*(_variant_cases(report, verdict) for verdict in report.verdicts), [_run_case(report)]]
+    suites = [*(_variant_cases(report, verdict) for verdict in report.verdicts), _waiver_cases(report), [_run_case(report)]]
     _refuse_contradiction(report, [case for cases in suites for case in cases])
     root = ElementTree.Element("testsuites", {"name": "quantgate", "time": f"{report.seconds:.3f}"})
     _count(root, [case for cases in suites for case in cases])
-    for cases in suites:
+    for cases in filter(None, suites):
         _suite(root, report, cases)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
@@ -72,7 +74,7 @@ def _check_case(report: Report, verdict: Verdict, check: Check) -> _Case:
     state = _STATES[check.outcome]
     if q.is_control(verdict.role):
         state = _control_state(verdict, check)
-    elif state != "passed" and (check.tier == "advisory" or _lost(report, verdict)):
+    elif state != "passed" and (check.tier == "advisory" or check.waived_by is not None or _lost(report, verdict)):
         state = "skipped"
     return _Case(
         suite=verdict.variant,
@@ -98,6 +100,8 @@ def _skipped_because(report: Report, verdict: Verdict, check: Check, state: _Sta
         return check.because
     if check.tier == "advisory":
         return f"advisory, does not decide: {check.because}"
+    if check.waived_by is not None:
+        return f"{check.outcome.replace('_', ' ')}, waived by {check.waived_by}: {check.because}"
     return f"another candidate passed ({report.chosen}): {check.because}"
 
 
@@ -123,6 +127,20 @@ def _lost(report: Report, verdict: Verdict) -> bool:
     """Tell whether a candidate lost a ladder that another one won."""
     ladder_won = report.policy.require == "any" and report.outcome == "pass"
     return ladder_won and verdict.role == "candidate" and verdict.outcome != "pass"
+
+
+def _waiver_cases(report: Report) -> list[_Case]:
+    lines = waiver_lines(report.policy, report.verdicts, report.created_at)
+    return [
+        _Case(
+            suite="waivers",
+            name=f"{line.waiver.variant}: {line.waiver.check}",
+            state="skipped",
+            kind=line.state,
+            sentence=line.sentence,
+        )
+        for line in lines
+    ]
 
 
 def _run_case(report: Report) -> _Case:

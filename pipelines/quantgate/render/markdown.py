@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
 from quantgate.render import quantities as q
+from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
     VariantLine,
     check_figures,
@@ -34,6 +35,8 @@ def page(report: Report) -> str:
         "## Checks",
         *(_checks(verdict) for verdict in report.verdicts),
         *_failures(report),
+        f"## Policy {_text(report.policy.name)}",
+        *_policy(report),
         "## Evidence",
         _table(("What", "SHA-256"), "ll", _digests(report)),
         *_commands(report),
@@ -110,7 +113,8 @@ def _checks(verdict: Verdict) -> str:
 
 def _check_cells(check: Check) -> list[str]:
     name = f"{_text(check.name)}{'' if check.tier == 'required' else ' (advisory)'}"
-    return [name, q.outcome_word(check.outcome), _text(check.because), _text(check_figures(check)) or q.UNKNOWN]
+    waived = "" if check.waived_by is None else f", waived by {_text(check.waived_by)}"
+    return [name, q.outcome_word(check.outcome) + waived, _text(check.because), _text(check_figures(check)) or q.UNKNOWN]
 
 
 def _failures(report: Report) -> list[str]:
@@ -120,6 +124,16 @@ def _failures(report: Report) -> list[str]:
         for failure in row.failures
     ]
     return ["## Failures", _bullets(failures)] if failures else []
+
+
+def _policy(report: Report) -> list[str]:
+    """The policy in full, and what became of its waivers."""
+    candidates = sum(verdict.role == "candidate" for verdict in report.verdicts)
+    blocks = [_text(report.policy.why)]
+    for one in paragraphs(report.policy, candidates):
+        blocks += [_text(one.sentence), *([_bullets(one.lines)] if one.lines else [])]
+    lines = waiver_lines(report.policy, report.verdicts, report.created_at)
+    return [*blocks, *([_bullets(line.sentence for line in lines)] if lines else [])]
 
 
 def _digests(report: Report) -> list[tuple[str, str]]:

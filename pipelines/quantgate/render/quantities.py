@@ -181,7 +181,7 @@ def verdict_word(verdict: Verdict) -> str:
     if verdict.role == "reference":
         return "reference" if verdict.outcome == "pass" else word
     if not is_control(verdict.role):
-        return word
+        return f"{word} (waived)" if verdict.outcome == "pass" and any(one.waived_by for one in verdict.checks) else word
     if verdict.control_ok is not True:
         return f"CONTROL WRONG ({word.lower()})"
     return f"{word}, as it must be" if verdict.outcome == "fail" else f"{word}, as it must"
@@ -260,7 +260,7 @@ def _unit(name: str) -> str:
         return "points"
     # A name is kind/golden set or group/figure: a golden set's own name says nothing about units.
     figure = rest if kind in ("memory", "ceiling") else kind
-    parts = {"share": "%", "kl": "nats", "length": "x", "ratio": "x"}
+    parts = {"share": "%", "agreement": "%", "kl": "nats", "length": "x", "ratio": "x"}
     return next((unit for part, unit in parts.items() if part in figure), "")
 
 
@@ -294,8 +294,8 @@ def policy_terms(policy: Policy, candidates: int) -> str:
     shown = " / ".join(margin_points(margin) for margin in sorted(margins))
     several = "every candidate must pass"
     if policy.require == "any":
-        holm = f"Holm over {candidates}" if candidates else "Holm"
-        several = holm if policy.correction == "holm" else "one must pass, uncorrected"
+        holm = f"Holm over {policy.family(candidates)}" if candidates else "Holm"
+        several = {"holm": holm, "fixed_sequence": "in a fixed order"}.get(policy.correction, "one must pass, uncorrected")
     terms = [f"margin {shown} points"] if margins else []
     return ", ".join([*terms, f"alpha {significant(policy.alpha, 1)}", several])
 

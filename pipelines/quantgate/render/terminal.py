@@ -245,7 +245,8 @@ def _checks(verdict: Verdict | None) -> str:
 
 def _check(check: Check) -> list[str]:
     tier = "" if check.tier == "required" else " (advisory)"
-    words = f"  {q.outcome_word(check.outcome):<13} {plain(check.name)}{tier}"
+    waived = "" if check.waived_by is None else f", waived by {plain(check.waived_by)}"
+    words = f"  {q.outcome_word(check.outcome):<13} {plain(check.name)}{tier}{waived}"
     figures = check_figures(check)
     indent = " " * 16
     because = textwrap.indent(_wrapped(check.because, _TEXT_WIDTH - 16), indent)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
-from quantgate.records import Check, CheckRule, GoldenReference, ItemEvidence, Outcome, VariantEvidence
+from quantgate.records import Check, CheckRule, GoldenReference, ItemEvidence, KLStatistics, Outcome, VariantEvidence
 from quantgate.render.quantities import Towards, check_limit, count, fixed, percent, significant
 from quantgate.stages.subject import Subject, one_line, sheet_of
 
@@ -30,18 +30,22 @@ def demands(subject: Subject) -> list[Check]:
     kinds = {rule.kind for rule in subject.policy.checks if rule.tier != "advisory"}
     if not kinds:
         return [_plain("demands", "not_measured", "is not measured: the policy has no required check")]
-    if kinds == {"kl_mean"}:
+    if kinds <= _DISTRIBUTIONS.keys():
         because = "is not shown to be good enough: a divergence says how much changed and not which way. Add a quality check to the policy"
         return [_plain("demands", "inconclusive", because)]
     return []
 
 
 def ran(subject: Subject) -> Check:
-    """Every stage of the variant finished."""
+    """Every stage of the variant finished. Of scores that another tool wrote only that there are some can be asked."""
     failures = [one for one in subject.variant.failures if not one.numerical]
     if failures:
         because = f"could not be measured: {failures[0].stage} did not finish ({failures[0].kind}): {one_line(failures[0].message)}"
         return _plain("ran", "not_measured", because)
+    if subject.variant.source == "file":
+        if not any(sheet.items for sheet in subject.variant.sheets):
+            return _plain("ran", "not_measured", "is not measured: its results hold no item of the reference's tasks")
+        return _plain("ran", "pass", "was scored by another tool")
     if subject.variant.artifact is None or subject.variant.loaded is None:
         return _plain("ran", "not_measured", "could not be measured: it was never built and loaded")
     return _plain("ran", "pass", "was built, loaded and measured")
@@ -56,10 +60,10 @@ def finite(subject: Subject) -> Check:
     if bad:
         sheet, item = bad[0]
         items = "1 item" if len(bad) == 1 else f"{count(len(bad))} items"
-        because = (
-            f"is numerically invalid: {items} gave NaN or infinity, the first is {item.item_id} of {sheet.golden_set}"
-        )
-        return _plain("finite", "fail", because)
+        where = f"{items} gave NaN or infinity, the first is {item.item_id} of {sheet.golden_set}"
+        if subject.variant.source == "file":
+            return _plain("finite", "not_measured", f"is not measured: {where}; nobody saw here how that came about")
+        return _plain("finite", "fail", f"is numerically invalid: {where}")
     if not subject.variant.sheets:
         return _plain("finite", "not_measured", "was not scored, so nothing says that its numbers are finite")
     odd = next(
@@ -83,6 +87,8 @@ def _all_finite(evidence: ItemEvidence) -> bool:
 def distinct(subject: Subject) -> Check:
     """The variant is not another one under its name: neither its weights nor a set's raw log-likelihoods are bit-equal to another's."""
     loaded = subject.variant.loaded
+    if subject.variant.source == "file" and loaded is None:
+        return _distinct_in_scores(subject)
     if loaded is None:
         return _plain(
             "distinct", "not_measured", "was not loaded, so its weights are not known to differ from the reference's"
@@ -99,6 +105,16 @@ def distinct(subject: Subject) -> Check:
         if _raw(subject.variant) & _raw(other):
             return _same(other, "all its raw log-likelihoods on a golden set are bit-equal with those")
     return _plain("distinct", "pass", "differs from the reference and from every other variant in its weights")
+
+
+def _distinct_in_scores(subject: Subject) -> Check:
+    """Nothing is known of the weights: only raw log-likelihoods can tell, as two models may well have equal scores."""
+    raw = _raw(subject.variant)
+    for other in subject.others:
+        if raw & _raw(other):
+            return _same(other, "all its raw log-likelihoods on a golden set are bit-equal with those")
+    what = "differs from the others in its raw log-likelihoods" if raw else "has scores alone, and equal ones are no reason to refuse it"
+    return _plain("distinct", "pass", f"{what}; its weights are not known")
 
 
 def _same(other: VariantEvidence, what: str) -> Check:
@@ -136,6 +152,8 @@ def unquantized(subject: Subject) -> Check:
     ):
         how = "" if bits is None else f" ({bits} bits)"
         return _plain("unquantized", "not_measured", f"is itself quantized{how}, so nothing can be measured against it")
+    if one.source == "file" and loaded is None:
+        return _plain("unquantized", "pass", "is taken for the unquantized model: its results do not say how its weights are stored")
     return _plain("unquantized", "pass", "is not quantized")
 
 
@@ -223,9 +241,46 @@ def _ceiling_ratio(_: CheckRule, subject: Subject) -> Iterator[Figure]:
         )
 
 
-def _kl_mean(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _OfDistributions:
+    """A figure of how far the next-token distributions moved, and the values it can have."""
+
+    figure: Callable[[KLStatistics], float]
+    lowest: float
+    highest: float
+    sentence: str
+    impossible: str
+
+
+_DISTRIBUTIONS = {
+    "kl_mean": _OfDistributions(
+        figure=lambda kl: kl.mean,
+        lowest=_KL_ROUNDING,
+        highest=inf,
+        sentence="differs from the reference by {} a token",
+        impossible="a mean divergence of {} nats is not possible",
+    ),
+    "kl_p99": _OfDistributions(
+        figure=lambda kl: kl.p99,
+        lowest=_KL_ROUNDING,
+        highest=inf,
+        sentence="differs from the reference by {} or less at 99 of 100 tokens",
+        impossible="a 99th percentile of {} nats is not possible",
+    ),
+    "top1_agreement": _OfDistributions(
+        figure=lambda kl: kl.top1_agreement,
+        lowest=0.0,
+        highest=1.0,
+        sentence="has the reference's likeliest token at {} of the positions",
+        impossible="an agreement of {} is not possible",
+    ),
+}
+
+
+def _of_distributions(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
+    asked = _DISTRIBUTIONS[rule.kind]
     for golden in subject.chosen(rule.golden_set):
-        name, sheet = f"kl_mean/{golden.name}", sheet_of(subject.variant, golden)
+        name, sheet = f"{rule.kind}/{golden.name}", sheet_of(subject.variant, golden)
         kl = None if sheet is None else sheet.kl
         if kl is None:
             why = "" if sheet is None or not sheet.why_no_kl else f": {one_line(sheet.why_no_kl)}"
@@ -233,10 +288,10 @@ def _kl_mean(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
         elif kl.positions < KL_FROM_POSITIONS:
             few = f"{count(kl.positions)} tokens of {golden.name} are no statistic, at least {KL_FROM_POSITIONS} are needed"
             yield Figure(name=name, why_not=few)
-        elif not kl.mean >= _KL_ROUNDING:
-            yield Figure(name=name, why_not=f"a mean divergence of {kl.mean} nats is not possible")
+        elif not asked.lowest <= asked.figure(kl) <= asked.highest:
+            yield Figure(name=name, why_not=asked.impossible.format(asked.figure(kl)))
         else:
-            yield Figure(name=name, value=kl.mean, sentence="differs from the reference by {} a token")
+            yield Figure(name=name, value=asked.figure(kl), sentence=asked.sentence)
     yield from _no_set(rule, subject)
 
 
@@ -279,7 +334,7 @@ _FIGURES: dict[str, Callable[[CheckRule, Subject], Iterator[Figure]]] = {
     "freed_share": _freed_share,
     "share_quantized": _share_quantized,
     "ceiling_ratio": _ceiling_ratio,
-    "kl_mean": _kl_mean,
+    **dict.fromkeys(_DISTRIBUTIONS, _of_distributions),
     "output_length": _output_length,
 }
 
@@ -344,9 +399,9 @@ def _why_no_limit(figure: Figure, given: list[float], low: bool) -> str:
 
 def _said(kind: str, value: float | None, towards: Towards) -> str:
     """The figure with its unit, rounded so that it does not seem to meet a limit that it misses."""
-    if kind in ("freed_share", "share_quantized"):
+    if kind in ("freed_share", "share_quantized", "top1_agreement"):
         return percent(value, digits=1, towards=towards)
-    return f"{significant(value)} nats" if kind == "kl_mean" else f"{fixed(value, 2, towards=towards)} times"
+    return f"{significant(value)} nats" if kind in ("kl_mean", "kl_p99") else f"{fixed(value, 2, towards=towards)} times"
 
 
 def _asked(name: str, rule: CheckRule) -> str:

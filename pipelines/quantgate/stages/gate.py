@@ -4,7 +4,11 @@ Pure: no I/O, no clock, no randomness. The same evidence and policy give the sam
 "No significant difference" is another statement and never a pass; what is missing, broken or not comparable never passes either.
 
 Several candidates that compete for one promotion are several chances to pass: under ``require: any`` each is tested at its level of Holm's
-step-down over all candidates of the run, whether or not they were measured. Under ``require: all`` no correction is needed.
+step-down over all candidates of the run (or as many as the policy counts), whether or not they were measured; or one after the other in
+the order that the policy fixed, until one is no pass. Under ``require: all`` no correction is needed.
+
+A waiver keeps a fail or inconclusive check of one variant from blocking, until its day, and changes neither the check's outcome nor what
+the variant's other checks must show. What was not measured is never waived, nor is what shows that the variant ran and is what it says.
 
 A ``because`` is said after the name of what it is about: "int8 " + "loses 2.9 points, ...". It has no full stop of its own.
 """
@@ -13,36 +17,47 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from quantgate.errors import MeasureError
-from quantgate.records import Check, Decision, Evidence, Outcome, Policy, VariantEvidence, Verdict
+from quantgate.records import NEVER_WAIVED, Check, Decision, Evidence, Outcome, Policy, VariantEvidence, Verdict
 from quantgate.render.quantities import outcome_word
 from quantgate.stages.checks import demands, distinct, finite, plain_checks, ran, served, unchanged, unquantized
 from quantgate.stages.quality import QualityQuestion, quality_questions
-from quantgate.stages.subject import Subject
-from quantgate.stats.multiplicity import holm, intersection_p
+from quantgate.stages.subject import Subject, one_line
+from quantgate.stats.multiplicity import fixed_sequence, holm, intersection_p
 
 EXIT_CODES: Mapping[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 3, "not_measured": 4}
 _WORST_FIRST: tuple[Outcome, ...] = ("not_measured", "fail", "inconclusive", "pass")
 
 
-def judge(evidence: Evidence, policy: Policy, *, policy_sha256: str, evidence_sha256: str) -> Decision:
-    """The decision on a run.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Test:
+    """How a candidate's quality is tested: at a one-sided level, or not at all and why."""
+
+    level: float
+    untested: str = ""
+
+
+def judge(
+    evidence: Evidence, policy: Policy, *, policy_sha256: str, evidence_sha256: str, created_at: str | None = None
+) -> Decision:
+    """The decision on a run that was begun at ``created_at`` (ISO 8601): a waiver must hold on that day; without one none does.
 
     Raises ``MeasureError``, hence exit code 4, for evidence without exactly one reference or with two variants of one name, and
     ``ValueError`` for a level outside (0, 1): of these nothing can be said, not even about one variant.
     """
     reference = _reference(evidence)
-    subjects = {one.variant.name: _subject(one, reference, evidence, policy) for one in evidence.variants}
-    levels = _levels(subjects, policy)
-    verdicts = tuple(_verdict(one, levels) for one in subjects.values())
+    subjects = {one.variant.name: _subject(one, reference, evidence, policy, created_at) for one in evidence.variants}
+    tests = _tests(subjects, policy)
+    verdicts = tuple(_verdict(one, tests) for one in subjects.values())
     outcome, because = _outcome(verdicts, policy)
     chosen = _choose(verdicts, evidence, policy) if outcome == "pass" else None
     return Decision(
         outcome=outcome,
         verdicts=verdicts,
         chosen=chosen,
-        because=because if chosen is None else f"{chosen} {because}",
+        because=because if chosen is None else f"{chosen} {_waived(chosen, verdicts, because)}",
         policy_sha256=policy_sha256,
         evidence_sha256=evidence_sha256,
     )
@@ -63,41 +78,74 @@ def _reference(evidence: Evidence) -> VariantEvidence:
     return found[0]
 
 
-def _subject(one: VariantEvidence, reference: VariantEvidence, evidence: Evidence, policy: Policy) -> Subject:
-    others = tuple(other for other in evidence.variants if other is not one and other.variant.role != "identity")
-    return Subject(variant=one, reference=reference, others=others, golden_sets=evidence.golden_sets, policy=policy)
+def _subject(
+    one: VariantEvidence, reference: VariantEvidence, evidence: Evidence, policy: Policy, created_at: str | None
+) -> Subject:
+    return Subject(
+        variant=one,
+        reference=reference,
+        others=tuple(other for other in evidence.variants if other is not one and other.variant.role != "identity"),
+        golden_sets=evidence.golden_sets,
+        policy=policy,
+        waivers=tuple(
+            waiver for waiver in policy.waivers if waiver.variant == one.variant.name and waiver.holds(created_at)
+        ),
+    )
 
 
 # ---------------------------------------------------------------------------------------------- levels
 
 
-def _levels(subjects: Mapping[str, Subject], policy: Policy) -> Mapping[str, float]:
-    """One-sided level of each candidate. A candidate's p-value is the largest of its required checks'."""
+def _tests(subjects: Mapping[str, Subject], policy: Policy) -> Mapping[str, _Test]:
+    """How each candidate is tested. A candidate's p-value is the largest of its required checks'."""
     candidates = {name: one for name, one in subjects.items() if one.variant.variant.role == "candidate"}
     if policy.require == "all" or policy.correction == "none" or not candidates:
-        return dict.fromkeys(candidates, policy.alpha)
-    steps = holm({name: _p_value(one) for name, one in candidates.items()}, alpha=policy.alpha, k=len(candidates))
-    return {step.name: step.bound_level for step in steps}
+        return dict.fromkeys(candidates, _Test(level=policy.alpha))
+    if policy.correction == "fixed_sequence":
+        return _in_order(candidates, policy)
+    p_values = {name: _p_value(one) for name, one in candidates.items()}
+    steps = holm(p_values, alpha=policy.alpha, k=policy.family(len(candidates)))
+    return {step.name: _Test(level=step.bound_level) for step in steps}
+
+
+def _in_order(candidates: Mapping[str, Subject], policy: Policy) -> Mapping[str, _Test]:
+    """One after the other at alpha; anything but a pass stops the sequence: a waiver, or a candidate that the run does not have, too."""
+    p_values = [(name, _unwaived_p(candidates.get(name))) for name in policy.order]
+    steps = fixed_sequence(p_values, alpha=policy.alpha)
+    stop = next((step.name for step in steps if step.tested and not step.rejected), "")
+    tested = {step.name for step in steps if step.tested}
+    behind = f"is not tested: {stop} stands before it in the policy's order and is not a pass"
+    why = {name: behind if name in policy.order else "is not tested: the policy's order does not name it" for name in candidates}
+    return {name: _Test(level=policy.alpha, untested="" if name in tested else why[name]) for name in candidates}
+
+
+def _unwaived_p(subject: Subject | None) -> float | None:
+    return None if subject is None else _p_value(replace(subject, waivers=()))
 
 
 def _p_value(subject: Subject) -> float:
-    """1 for a candidate that a plain check keeps from passing: it takes its chance with it and leaves none to the others."""
+    """1 for a candidate that a plain check keeps from passing: it takes its chance with it and leaves none to the others.
+
+    A waived check cannot keep it from passing, so its p-value is that of the rest; with nothing left to show it is 1 as well.
+    """
     plain = [*_always(subject), *(check for check in plain_checks(subject) if check.tier != "advisory")]
-    if worst([check.outcome for check in plain]) != "pass":
+    if worst([check.outcome for check in plain if not _waivers_of(subject, check)]) != "pass":
         return 1.0
-    required = [question.p_pass() for question in quality_questions(subject) if question.rule.tier != "advisory"]
-    return intersection_p(required) if required else 0.0
+    required = [question for question in quality_questions(subject) if question.rule.tier != "advisory"]
+    waived = {waiver.check for waiver in subject.waivers}
+    rest = [question.p_pass() for question in required if question.name not in waived or question.pairs is None]
+    return intersection_p(rest) if rest or required else 0.0
 
 
 # ---------------------------------------------------------------------------------------------- verdicts
 
 
-def _verdict(subject: Subject, levels: Mapping[str, float]) -> Verdict:
+def _verdict(subject: Subject, tests: Mapping[str, _Test]) -> Verdict:
     match subject.variant.variant.role:
         case "reference":
             return _of_reference(subject)
         case "candidate":
-            return _of_candidate(subject, levels[subject.variant.variant.name])
+            return _of_candidate(subject, tests[subject.variant.variant.name])
         case "identity":
             return _of_identity(subject)
         case _:
@@ -118,30 +166,51 @@ def _of_reference(subject: Subject) -> Verdict:
     )
 
 
-def _of_candidate(subject: Subject, level: float) -> Verdict:
-    quality = [
-        question.check(_level(question, level, subject.policy), subject.policy.power)
-        for question in quality_questions(subject)
-    ]
-    checks = (*_always(subject), *quality, *plain_checks(subject))
+def _of_candidate(subject: Subject, test: _Test) -> Verdict:
+    quality = [_answer(question, test, subject.policy) for question in quality_questions(subject)]
+    asked = (*_always(subject), *quality, *plain_checks(subject))
+    checks = tuple(replace(check, waived_by=_waivers_of(subject, check) or None) for check in asked)
     required = [check for check in checks if check.tier != "advisory"]
-    outcome = worst([check.outcome for check in required])
+    outcome = worst([check.outcome for check in required if check.waived_by is None])
     because = _why(required, outcome)
+    if outcome == "pass" and (waived := [check for check in required if check.waived_by is not None]):
+        because = _with_waivers(waived, [check for check in required if check.waived_by is None])
     return Verdict(
         variant=subject.variant.variant.name, role="candidate", outcome=outcome, checks=checks, because=because
     )
 
 
-def _level(question: QualityQuestion, level: float, policy: Policy) -> float:
-    """Advisory checks are no chance to pass and are shown at alpha."""
-    return policy.alpha if question.rule.tier == "advisory" else level
+def _answer(question: QualityQuestion, test: _Test, policy: Policy) -> Check:
+    """Advisory checks are no chance to pass: they are shown at alpha, advisory slices at alpha over their number."""
+    if question.rule.tier == "advisory":
+        return question.check(policy.alpha / (question.looked_at or 1), policy.power)
+    return question.untested(test.untested) if test.untested else question.check(test.level, policy.power)
+
+
+# ---------------------------------------------------------------------------------------------- waivers
+
+
+def _waivers_of(subject: Subject, check: Check) -> str:
+    """Who keeps this check from blocking, why and until when; empty where it does not block or cannot be waived."""
+    if check.tier == "advisory" or check.outcome not in ("fail", "inconclusive") or check.name in NEVER_WAIVED:
+        return ""
+    held = [one for one in subject.waivers if one.check == check.name]
+    return "; ".join(f"{one.owner}: {one_line(one.reason)}, until {one.expires}" for one in held)
+
+
+def _with_waivers(waived: Sequence[Check], rest: Sequence[Check]) -> str:
+    """Each waiver with what it waives, then what was shown in spite of them."""
+    each = [f"passes with a waiver for {check.name} by {check.waived_by}; it {check.because}" for check in waived]
+    shown = [check for check in rest if check.bound is not None and check.margin is not None]
+    return ". It ".join([*each, *([_tightest(shown)] if shown else [])])
 
 
 def _of_identity(subject: Subject) -> Verdict:
     """The reference again must pass every required golden set: a gate that blocks it blocks on noise."""
     checks = (ran(subject), finite(subject), unchanged(subject), *_required_quality(subject))
     outcome = worst([check.outcome for check in checks])
-    return _of_control(subject, checks, outcome, ok=outcome == "pass", must="must pass every required golden set")
+    must = f"must pass every required golden set{_and_slice(subject.policy)}"
+    return _of_control(subject, checks, outcome, ok=outcome == "pass", must=must)
 
 
 def _of_known_bad(subject: Subject) -> Verdict:
@@ -155,8 +224,12 @@ def _of_known_bad(subject: Subject) -> Verdict:
         checks,
         worst([check.outcome for check in checks]),
         ok=ok,
-        must="must fail on every required golden set",
+        must=f"must fail on every required golden set{_and_slice(subject.policy)}",
     )
+
+
+def _and_slice(policy: Policy) -> str:
+    return " and slice" if any(rule.slices for rule in policy.checks if rule.tier == "required") else ""
 
 
 def _required_quality(subject: Subject) -> list[Check]:
@@ -226,6 +299,15 @@ def _outcome(verdicts: Sequence[Verdict], policy: Policy) -> tuple[Outcome, str]
     if outcome == "pass":
         return "pass", "goes forward: every candidate passes" if len(candidates) > 1 else "passes and goes forward"
     return outcome, _blocked(candidates, policy)
+
+
+def _waived(chosen: str, verdicts: Sequence[Verdict], because: str) -> str:
+    """What is said of the chosen one, where it or, under ``require: all``, another one passes by a waiver only."""
+    passing = [one for one in verdicts if one.role == "candidate" and one.outcome == "pass"]
+    names = [one.variant for one in passing if any(check.waived_by for check in one.checks)]
+    if because.startswith("passes"):
+        return because.replace("passes", "passes with a waiver", 1) if chosen in names else because
+    return f"{because} ({', '.join(names)} with a waiver)" if names else because
 
 
 def _blocked(candidates: Sequence[Verdict], policy: Policy) -> str:

@@ -59,13 +59,22 @@ class Pairs:
 
 
 def pair(
-    reference: ScoreSheet, variant: ScoreSheet, golden: GoldenReference, role: Role, max_absent: float
+    reference: ScoreSheet,
+    variant: ScoreSheet,
+    golden: GoldenReference,
+    role: Role,
+    max_absent: float,
+    *,
+    foreign: bool = False,
 ) -> Pairs | str:
-    """The pairs, or half a sentence why the two sheets cannot be compared."""
+    """The pairs, or half a sentence why the two sheets cannot be compared.
+
+    ``foreign``: another tool wrote the scores. What it states must be equal; what it does not state is unknown and no reason to refuse.
+    """
     reason = (
         _why_not_whole("the reference", reference, golden)
         or _why_not_whole("the variant", variant, golden)
-        or _why_not_comparable(reference, variant, role)
+        or (_why_stated_otherwise(reference, variant) if foreign else _why_not_comparable(reference, variant, role))
         or _why_not_answered(reference, variant, golden, role, max_absent)
     )
     return reason or _pairs(_by_id(reference), _by_id(variant), golden)
@@ -146,6 +155,14 @@ def _why_not_comparable(reference: ScoreSheet, variant: ScoreSheet, role: Role) 
             return f"not comparable: {field} is {ours!r} for the reference and {theirs!r} for the variant"
     if reference.first_prompt != variant.first_prompt:
         return "not comparable: the prompt template differs, the first prompt is not the same text for the reference and the variant"
+    return None
+
+
+def _why_stated_otherwise(reference: ScoreSheet, variant: ScoreSheet) -> str | None:
+    """The first condition that both files state, and not alike."""
+    for field in sorted({*reference.conditions} & {*variant.conditions}):
+        if (ours := reference.conditions[field]) != (theirs := variant.conditions[field]):
+            return f"not comparable: {field} is {ours!r} for the reference and {theirs!r} for the variant"
     return None
 
 

@@ -1,14 +1,17 @@
-"""Quality: is it shown that a variant loses no more than the margin on a golden set? Pure.
+"""Quality: is it shown that a variant loses no more than the margin on a golden set, or on a slice of one? Pure.
 
 A question is either a set of pairs to decide on, or the reason why there is none. The decision is the statistics' alone; what stands here
 is which evidence may be compared, and the sentence that says what was found.
+
+Slices that are required join the intersection, at the candidate's own level. Advisory ones are looked at in search of something: each is
+shown at alpha over the number of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quantgate.records import Check, CheckRule, Failure, GoldenReference, Outcome, ScoreSheet, VariantEvidence
 from quantgate.render.quantities import count, level_percent, margin_points, percent, points
@@ -28,11 +31,13 @@ class QualityQuestion:
     rule: CheckRule
     name: str
     where: str
-    """``" on everyday"`` where the run has several golden sets, else nothing."""
+    """``" on everyday"`` where the run has several golden sets, ``" on arithmetic"`` for a slice, else nothing."""
     pairs: Pairs | None
     why_not: str
     without_pairs: Outcome = "not_measured"
     """``fail`` where there are no pairs because the variant computed NaN."""
+    looked_at: int | None = None
+    """For an advisory slice: how many slices are looked at."""
 
     def p_pass(self) -> float:
         """P-value of "the loss is at least the margin"; 1 where it was not measured."""
@@ -69,6 +74,22 @@ class QualityQuestion:
             c=self.pairs.c,
         )
 
+    def untested(self, because: str) -> Check:
+        """The question left open although there is evidence: a candidate before this one stopped the sequence. It has no bounds."""
+        if self.pairs is None:
+            return self.check(0.5, 0.5)
+        return Check(
+            name=self.name,
+            tier=self.rule.tier,
+            outcome="inconclusive",
+            because=because,
+            estimate=(self.pairs.b - self.pairs.c) / self.pairs.n,
+            margin=self.margin,
+            n=self.pairs.n,
+            b=self.pairs.b,
+            c=self.pairs.c,
+        )
+
     @property
     def margin(self) -> float:
         """The largest loss that is allowed; ``ValueError`` for a rule without one, which has no pairs either."""
@@ -83,8 +104,26 @@ class QualityQuestion:
 
 
 def quality_questions(subject: Subject) -> tuple[QualityQuestion, ...]:
-    """One question a quality rule and golden set. A rule that names a set the run does not have stays as not measured."""
-    return tuple(_questions(subject))
+    """One question a quality rule and golden set, or slice. A rule for a set the run does not have stays as not measured."""
+    found = tuple(_questions(subject))
+    looked_at = sum(_is_only_looked_at(one.rule) for one in found)
+    return tuple(replace(one, looked_at=looked_at) if _is_only_looked_at(one.rule) else one for one in found)
+
+
+def _is_only_looked_at(rule: CheckRule) -> bool:
+    return rule.tier == "advisory" and bool(rule.slices)
+
+
+def slice_names(rule: CheckRule, golden: GoldenReference) -> tuple[str, ...]:
+    """The slices of a golden set that a rule means: those it names, or all for ``*``; none where it means the whole set."""
+    every = tuple(part.name for part in golden.parts) or ("*",)
+    return tuple(dict.fromkeys(one for name in rule.slices for one in (every if name == "*" else (name,))))
+
+
+def part_of(golden: GoldenReference, name: str) -> GoldenReference | None:
+    """A slice as a golden set of its own, with the digest of the whole; None where the set has none of that name."""
+    part = next((one for one in golden.parts if one.name == name), None)
+    return None if part is None else replace(golden, item_ids=part.item_ids, chance_level=part.chance_level, parts=(part,))
 
 
 def _questions(subject: Subject) -> Iterator[QualityQuestion]:
@@ -92,7 +131,10 @@ def _questions(subject: Subject) -> Iterator[QualityQuestion]:
     for rule in (one for one in subject.policy.checks if one.kind == "quality"):
         chosen = subject.chosen(rule.golden_set)
         for golden in chosen:
-            yield _question(subject, golden, rule, where.format(golden.name))
+            if not rule.slices:
+                yield _question(subject, golden, rule, where.format(golden.name))
+            for name in slice_names(rule, golden):
+                yield _slice_question(subject, golden, name, rule)
         if not chosen:
             which = "golden set" if rule.golden_set == "*" else f"golden set named {rule.golden_set}"
             why_not = f"is not measured: the run has no {which}"
@@ -100,22 +142,40 @@ def _questions(subject: Subject) -> Iterator[QualityQuestion]:
 
 
 def _question(subject: Subject, golden: GoldenReference, rule: CheckRule, where: str) -> QualityQuestion:
-    name, found = f"quality/{golden.name}", _pairs(subject, golden, rule)
+    found = _pairs(subject, golden, golden, rule)
+    known = QualityQuestion(rule=rule, name=f"quality/{golden.name}", where=where, pairs=None, why_not="")
+    return _answered(known, found, subject, golden, golden.name)
+
+
+def _slice_question(subject: Subject, golden: GoldenReference, name: str, rule: CheckRule) -> QualityQuestion:
+    called = name if len(subject.golden_sets) == 1 else f"{name} of {golden.name}"
+    known = QualityQuestion(rule=rule, name=f"quality/{golden.name}/{name}", where=f" on {called}", pairs=None, why_not="")
+    part = part_of(golden, name)
+    if part is None:
+        nothing = "this evidence does not say which items a slice has" if not golden.parts else f"{golden.name} has no slice '{name}'"
+        return replace(known, why_not=f"is not measured on {called}: {nothing}")
+    return _answered(known, _pairs(subject, golden, part, rule), subject, golden, called)
+
+
+def _answered(
+    known: QualityQuestion, found: Pairs | str, subject: Subject, golden: GoldenReference, called: str
+) -> QualityQuestion:
+    """The question with its pairs, or with the reason why there are none."""
     if isinstance(found, Pairs):
-        return QualityQuestion(rule=rule, name=name, where=where, pairs=found, why_not="")
+        return replace(known, pairs=found)
     invalid = _invalid(subject, golden)
     if invalid is not None:
-        why_not = f"is numerically invalid on {golden.name}: {one_line(invalid.message)}"
-        return QualityQuestion(rule=rule, name=name, where=where, pairs=None, why_not=why_not, without_pairs="fail")
-    why_not = f"is not measured on {golden.name}: {found}"
-    return QualityQuestion(rule=rule, name=name, where=where, pairs=None, why_not=why_not)
+        why_not = f"is numerically invalid on {called}: {one_line(invalid.message)}"
+        return replace(known, why_not=why_not, without_pairs="fail")
+    return replace(known, why_not=f"is not measured on {called}: {found}")
 
 
 # ---------------------------------------------------------------------------------------------- what may be compared
 
 
-def _pairs(subject: Subject, golden: GoldenReference, rule: CheckRule) -> Pairs | str:
-    if (reason := _why_unfit(golden, rule, subject.policy.minimum_items)) is not None:
+def _pairs(subject: Subject, golden: GoldenReference, target: GoldenReference, rule: CheckRule) -> Pairs | str:
+    """The pairs of ``target``, which is the golden set or a slice of it. The sheets must be whole and comparable on all of the set."""
+    if (reason := _why_unfit(target, rule, rule.minimum_items or subject.policy.minimum_items)) is not None:
         return reason
     reference = _own_sheet("the reference", subject.reference, golden)
     variant = _own_sheet("the variant", subject.variant, golden)
@@ -123,8 +183,18 @@ def _pairs(subject: Subject, golden: GoldenReference, rule: CheckRule) -> Pairs 
         return reference if isinstance(reference, str) else str(variant)
     if any(item.evidence.nonfinite for item in reference.items):
         return "the reference gave NaN or infinity"
-    pairs = pair(reference, variant, golden, subject.variant.variant.role, subject.policy.max_absent_reference)
-    return pairs if isinstance(pairs, str) else _insensitive(pairs, golden, rule) or pairs
+    role, absent = subject.variant.variant.role, subject.policy.max_absent_reference
+    pairs = pair(reference, variant, golden, role, absent, foreign=subject.variant.source == "file")
+    if target is not golden and not isinstance(pairs, str):
+        parts = _only(reference, target), _only(variant, target)
+        pairs = pair(*parts, target, role, absent, foreign=subject.variant.source == "file")
+    return pairs if isinstance(pairs, str) else _insensitive(pairs, target, rule) or pairs
+
+
+def _only(sheet: ScoreSheet, part: GoldenReference) -> ScoreSheet:
+    """A sheet's items that belong to a slice."""
+    ids = set(part.item_ids)
+    return replace(sheet, items=tuple(item for item in sheet.items if item.item_id in ids))
 
 
 def _why_unfit(golden: GoldenReference, rule: CheckRule, minimum_items: int) -> str | None:
@@ -186,7 +256,7 @@ def _confidence(alpha: float) -> float:
 
 
 def _sentence(decision: Decision, pairs: Pairs, question: QualityQuestion, power: float) -> str:
-    found = f"{_found(decision, question)}{_absent(pairs)}"
+    found = f"{_found(decision, question)}{_absent(pairs)}{_looked_at(question)}"
     if decision.outcome == "inconclusive":
         return f"{found}. {_help(decision, pairs, question.margin, power)}"
     return (
@@ -223,6 +293,10 @@ def _absent(pairs: Pairs) -> str:
         else f"{count(pairs.absent_variant)} items without an answer count"
     )
     return f"; {items} as lost"
+
+
+def _looked_at(question: QualityQuestion) -> str:
+    return "" if question.looked_at is None else f"; {count(question.looked_at)} slice{'s' if question.looked_at > 1 else ''} looked at"
 
 
 def _help(decision: Decision, pairs: Pairs, margin: float, power: float) -> str:

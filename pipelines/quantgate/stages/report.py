@@ -12,6 +12,7 @@ from statistics import median
 from quantgate.records import (
     Capacity,
     CeilingRow,
+    Check,
     Decision,
     Evidence,
     FlipRow,
@@ -31,6 +32,7 @@ from quantgate.records import (
     SpeedRun,
     VariantEvidence,
 )
+from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import ratio
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import paired_items, right_on_both
@@ -62,13 +64,13 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         run_id=context.run_id,
         created_at=context.created_at,
         model=context.model.name,
-        model_source=_source(context.model),
-        model_note="" if reference.artifact is None else reference.artifact.note,
+        model_source=_source(context.model, reference),
+        model_note=_note(reference),
         device=reference.device,
         outcome=decision.outcome,
         exit_code=EXIT_CODES[decision.outcome],
         headline=_sentence(decision.because),
-        sentences=tuple(_sentences(decision, evidence)),
+        sentences=tuple(_sentences(decision, evidence, context)),
         verdicts=decision.verdicts,
         chosen=decision.chosen,
         measurements=tuple(_measurement(one, reference) for one in evidence.variants),
@@ -85,7 +87,9 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
     )
 
 
-def _source(model: ModelSource) -> str:
+def _source(model: ModelSource, reference: VariantEvidence) -> str:
+    if reference.source == "file":
+        return f"results {model.path}"
     if model.hub is not None:
         return f"hub {model.hub} at {model.revision}"
     if model.package is not None:
@@ -93,7 +97,7 @@ def _source(model: ModelSource) -> str:
     return f"folder {model.path}"
 
 
-def _sentences(decision: Decision, evidence: Evidence) -> Iterator[str]:
+def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iterator[str]:
     """One sentence for each verdict that is worth reading aloud, then what did not finish, then what else a reader must know."""
     for verdict in decision.verdicts:
         if verdict.role != "reference" or verdict.outcome != "pass":
@@ -106,10 +110,19 @@ def _sentences(decision: Decision, evidence: Evidence) -> Iterator[str]:
                 yield _sentence(f"{one.variant.name}: {failure.stage} did not finish ({failure.kind}): {message}")
     for verdict in decision.verdicts:
         for check in verdict.checks:
-            if check.tier == "advisory" and check.outcome != "pass":
+            if check.tier == "advisory" and check.outcome != "pass" and not _is_small_slice(check):
                 yield _sentence(f"{verdict.variant} {check.because}. This is advisory and decides nothing")
+    passing = {verdict.variant for verdict in decision.verdicts if verdict.outcome == "pass"}
+    for line in waiver_lines(context.policy, decision.verdicts, context.created_at):
+        if line.state != "used" or line.waiver.variant not in passing:  # a verdict that passes has said it
+            yield _sentence(line.sentence)
     for one in evidence.variants:
         yield from _cold_starts(one)
+
+
+def _is_small_slice(check: Check) -> bool:
+    """A slice that was only looked at and resolves nothing, as small ones do: it stands in the tables."""
+    return check.name.startswith("quality/") and check.name.count("/") > 1 and check.outcome == "inconclusive"
 
 
 def _sentence(text: str) -> str:
@@ -140,7 +153,7 @@ def _measurement(one: VariantEvidence, reference: VariantEvidence) -> Measuremen
     return MeasurementRow(
         variant=one.variant.name,
         role=one.variant.role,
-        scheme=one.variant.scheme,
+        scheme="not known" if one.source == "file" and one.loaded is None else one.variant.scheme,
         quantizer=one.variant.quantizer,
         artifact_path=None if artifact is None else artifact.path,
         artifact_sha256=None if artifact is None else artifact.sha256,
@@ -161,10 +174,17 @@ def _measurement(one: VariantEvidence, reference: VariantEvidence) -> Measuremen
         speed=() if one.speed is None else tuple(_speed(one.speed)),
         tokens_per_s_at_ceiling=there,
         ratio_at_ceiling=there / reference_there if there and reference_there and one is not reference else None,
-        note="" if artifact is None else artifact.note,
+        note=_note(one),
         failures=one.failures,
         reused=one.reused,
     )
+
+
+def _note(one: VariantEvidence) -> str:
+    """What a reader must know of the model, or where its scores came from."""
+    if one.artifact is not None:
+        return one.artifact.note
+    return f"scores from {(one.variant.options or {}).get('file')}" if one.source == "file" else ""
 
 
 def _memory(one: VariantEvidence, reference: VariantEvidence) -> tuple[int | None, int | None, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quantgate.records import GoldenReference, Policy, ScoreSheet, VariantEvidence
+from quantgate.records import GoldenReference, Policy, ScoreSheet, VariantEvidence, Waiver
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +17,8 @@ class Subject:
     """The other variants of the run, identity controls left out."""
     golden_sets: tuple[GoldenReference, ...]
     policy: Policy
+    waivers: tuple[Waiver, ...] = ()
+    """Those of the policy that are for this variant and hold on the run's own date."""
 
     def chosen(self, golden_set: str) -> tuple[GoldenReference, ...]:
         """The golden sets that a rule means: one by name, or all for ``*``."""

@@ -15,7 +15,7 @@ from scipy import special  # type: ignore[import-untyped, unused-ignore]
 from quantgate.stats.acceptance import most_regressions_that_pass
 from quantgate.stats.inputs import Number, checked_count, checked_margin, checked_share, exact
 from quantgate.stats.lattice import flip_window, region_probability
-from quantgate.stats.paired import GAMMA
+from quantgate.stats.paired import GAMMA, p_loss_at_least
 from quantgate.stats.rootfinding import falling_root
 
 CAP = 200_000
@@ -63,6 +63,23 @@ def items_needed(
     least = max(1, int(log(level - GAMMA) / log1p(-float(m))))
     crossing = _crossing(reached, rate, float(m) - loss, level, target, least, cap)
     return None if crossing is None else _stays(reached, crossing, rate, target, cap)
+
+
+def items_without_a_flip(*, margin: Number, alpha: float = 0.05) -> int | None:
+    """Find the fewest items that pass where nothing flips; fewer never pass, whatever is measured. None if alpha <= GAMMA.
+
+    The only passing tail is "no flip", of probability (1 - margin)^n at most.
+
+    Raises:
+        ValueError: margin or alpha outside (0, 1).
+    """
+    m, level = float(checked_margin(margin)), checked_share(alpha, "alpha")
+    if level <= GAMMA:
+        return None
+    n = max(1, int(log(level - GAMMA) / log1p(-m)))
+    while p_loss_at_least(b=0, c=0, n=n, margin=margin) > level:
+        n += 1
+    return n
 
 
 def smallest_margin(*, n: int, flip_rate: Number, alpha: float = 0.05, power: float = 0.8) -> float | None:

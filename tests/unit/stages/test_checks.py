@@ -134,7 +134,7 @@ def test_the_share_of_quantized_parameters() -> None:
 
 def test_a_variant_that_holds_no_request_is_a_fail() -> None:
     """Whatever it answers: a budget that not even one request fits into blocks the variant, and says so."""
-    both = evidence(replace(reference(), capacity=capacity()), candidate(capacity=capacity(confirmed=0)))
+    both = evidence(replace(reference(), capacity=capacity(confirmed=10)), candidate(capacity=capacity(confirmed=0)))
     found = next(one for one in decided(both, policy(RATIO, require_controls=False)).verdicts if one.variant == "int8")
     served = next(one for one in found.checks if one.name == "served")
     assert (found.outcome, served.outcome) == ("fail", "fail")

@@ -1,0 +1,202 @@
+"""What a policy asks of golden sets and candidates before anything is measured, and whether it can be answered. Pure.
+
+Each quality rule becomes one question a golden set or slice, with the first level that applies to it: alpha, alpha over the size of
+Holm's family, or alpha over the number of advisory slices. What the question can resolve is enumerated from the exact rule that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from quantgate.records import CheckRule, GoldenReference, Policy
+from quantgate.render.policy import Paragraph, paragraphs
+from quantgate.render.quantities import UNKNOWN, count, fixed, margin_points, percent, points
+from quantgate.stages.quality import part_of, slice_names
+from quantgate.stats.power import items_needed, items_without_a_flip, largest_flip_rate, power, smallest_margin
+
+Where = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A quality rule on one golden set or slice, before it is measured."""
+
+    check: str
+    """Name of the check it will be, for example ``quality/everyday``."""
+    golden: str
+    """``everyday v1``, or ``arithmetic of everyday v1``."""
+    rule: CheckRule
+    items: int
+    margin: float
+    level: float
+    """The first one-sided level that it may be decided at."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolution:
+    """What a question can resolve; None where no number of items, margin or flip rate would do."""
+
+    power: float
+    """Chance that a variant without a loss passes, at the policy's planning flip rate."""
+    smallest_margin: float | None
+    largest_flip_rate: float | None
+    items_needed: int | None
+    items_without_a_flip: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """A part of the policy that cannot be met by this run, with the place of its key in the policy."""
+
+    where: Where
+    what: str
+
+
+def first_level(policy: Policy, candidates: int) -> float:
+    """The level that the best of several candidates is tested at."""
+    holm = policy.require == "any" and policy.correction == "holm"
+    return policy.alpha / policy.family(candidates) if holm else policy.alpha
+
+
+def questions(policy: Policy, golden_sets: Sequence[GoldenReference], candidates: int) -> tuple[Question, ...]:
+    """Every quality question, in the order of the policy; what the golden sets do not have is left out and named by ``fault``."""
+    required, looked_at = first_level(policy, candidates), len(_advisory_slices(policy, golden_sets))
+    found = []
+    for rule, golden, name in _targets(policy, golden_sets):
+        target = golden if name is None else part_of(golden, name)
+        if target is None or rule.margin is None:
+            continue
+        advisory = policy.alpha / (looked_at if name is not None and looked_at else 1)
+        label = f"{golden.name} {golden.version}"
+        found.append(
+            Question(
+                check=_check_name(golden, name),
+                golden=label if name is None else f"{name} of {label}",
+                rule=rule,
+                items=len(target.item_ids),
+                margin=rule.margin,
+                level=advisory if rule.tier == "advisory" else required,
+            )
+        )
+    return tuple(found)
+
+
+def resolution(question: Question, policy: Policy) -> Resolution:
+    """What the question can resolve, for a variant that loses nothing."""
+    n, margin, level, rate = question.items, question.margin, question.level, policy.planning_flip_rate
+    return Resolution(
+        power=power(n=n, flip_rate=rate, margin=margin, alpha=level),
+        smallest_margin=smallest_margin(n=n, flip_rate=rate, alpha=level, power=policy.power),
+        largest_flip_rate=largest_flip_rate(n=n, margin=margin, alpha=level, power=policy.power),
+        items_needed=items_needed(flip_rate=rate, margin=margin, alpha=level, power=policy.power),
+        items_without_a_flip=items_without_a_flip(margin=margin, alpha=level),
+    )
+
+
+def explain(policy: Policy, golden_sets: Sequence[GoldenReference], candidates: int) -> tuple[Paragraph, ...]:
+    """The policy in plain sentences, and what the golden sets can resolve under it."""
+    asked = questions(policy, golden_sets, candidates)
+    shares = Paragraph(sentence="Of this, the golden sets can resolve, for a variant that loses nothing:")
+    return (
+        *paragraphs(policy, candidates),
+        *([shares] if asked else []),
+        *(_resolved(question, resolution(question, policy), policy) for question in asked),
+    )
+
+
+def _resolved(question: Question, found: Resolution, policy: Policy) -> Paragraph:
+    advisory = ", advisory" if question.rule.tier == "advisory" else ""
+    margin, rate = margin_points(question.margin), percent(policy.planning_flip_rate, digits=1)
+    head = (
+        f"{question.check}{advisory}: {question.golden}, {count(question.items)} items, margin {margin} points, "
+        f"level {question.level:.3g}"
+    )
+    fewest = found.items_without_a_flip
+    never = f"; these {count(question.items)} never do" if fewest is not None and question.items < fewest else ""
+    lines = (
+        f"with {rate} of the answers flipped it passes with probability {fixed(found.power, 2, towards='down')}; "
+        f"{policy.power:g} is asked for",
+        f"the smallest margin it resolves at that flip rate: {_or_none(points(found.smallest_margin, towards='up', digits=2), 'points')}",
+        f"the largest flip rate it carries at its margin: {_or_none(percent(found.largest_flip_rate, digits=1, towards='down'))}",
+        f"items needed at that flip rate and margin: {_or_none(count(found.items_needed))}",
+        f"without a single flip at least {_or_none(count(fewest), 'items')} pass{never}",
+    )
+    return Paragraph(sentence=f"{head}:", lines=lines)
+
+
+def _or_none(figure: str, unit: str = "") -> str:
+    return "none" if figure == UNKNOWN else f"{figure} {unit}".rstrip()
+
+
+def fault(policy: Policy, golden_sets: Sequence[GoldenReference]) -> Fault | None:
+    """The first thing that the policy asks for and these golden sets do not have."""
+    return next(_faults(policy, golden_sets), None)
+
+
+def _faults(policy: Policy, golden_sets: Sequence[GoldenReference]) -> Iterator[Fault]:
+    names = [one.name for one in golden_sets]
+    for index, rule in enumerate(policy.checks):
+        if rule.golden_set not in ("*", *names):
+            what = f"a check of kind {rule.kind} is for golden set '{rule.golden_set}', and the run has {', '.join(names)}"
+            yield Fault(where=("checks", index, "golden_set"), what=what)
+        for golden in (one for one in golden_sets if rule.golden_set in ("*", one.name)):
+            yield from _slice_faults(policy, rule, golden, index)
+    known = [name for rule in policy.checks if rule.tier == "required" for name in check_names(rule, golden_sets)]
+    for index, waiver in enumerate(policy.waivers):
+        if waiver.check not in known:
+            what = f"the policy has no required check '{waiver.check}': {_nearest(waiver.check, known)}"
+            yield Fault(where=("waivers", index, "check"), what=what)
+
+
+def _slice_faults(policy: Policy, rule: CheckRule, golden: GoldenReference, index: int) -> Iterator[Fault]:
+    for name in slice_names(rule, golden):
+        part = part_of(golden, name)
+        fewest = rule.minimum_items or policy.minimum_items
+        if part is None:
+            what = f"golden set {golden.name} has no slice '{name}': {_nearest(name, [one.name for one in golden.parts])}"
+            yield Fault(where=("checks", index, "slice"), what=what)
+        elif rule.tier == "required" and len(part.item_ids) < fewest:
+            what = (
+                f"slice '{name}' of {golden.name} has {len(part.item_ids)} items and the policy asks for at least {fewest}: give the check "
+                "a 'minimum_items' of its own, or the slice more items"
+            )
+            yield Fault(where=("checks", index), what=what)
+
+
+def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference]) -> list[str]:
+    """Names of the checks that a rule becomes."""
+    chosen = [one for one in golden_sets if rule.golden_set in ("*", one.name)]
+    match rule.kind:
+        case "quality":
+            return [_check_name(golden, name) for golden in chosen for name in slice_names(rule, golden) or (None,)]
+        case "freed_share" | "share_quantized":
+            return [f"memory/{rule.kind}"]
+        case "ceiling_ratio":
+            return ["ceiling/ratio"]
+        case _:
+            return [f"{rule.kind}/{golden.name}" for golden in chosen]
+
+
+def _targets(
+    policy: Policy, golden_sets: Sequence[GoldenReference]
+) -> Iterator[tuple[CheckRule, GoldenReference, str | None]]:
+    for rule in (one for one in policy.checks if one.kind == "quality"):
+        for golden in (one for one in golden_sets if rule.golden_set in ("*", one.name)):
+            for name in slice_names(rule, golden) or (None,):
+                yield rule, golden, name
+
+
+def _advisory_slices(policy: Policy, golden_sets: Sequence[GoldenReference]) -> list[str]:
+    return [name for rule, _, name in _targets(policy, golden_sets) if rule.tier == "advisory" and name is not None]
+
+
+def _check_name(golden: GoldenReference, name: str | None) -> str:
+    return f"quality/{golden.name}" if name is None else f"quality/{golden.name}/{name}"
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    nearest = get_close_matches(name, known, n=1)
+    hint = f"did you mean '{nearest[0]}'? " if nearest else ""
+    return f"{hint}known are {', '.join(dict.fromkeys(known))}"

@@ -1,0 +1,120 @@
+"""What a policy asks before anything is measured, and whether golden sets can answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from evidence import FREED, QUALITY, decided, evidence, golden, known_bad, policy, reference, sheet, variant
+from quantgate.records import CheckRule, Policy, Waiver
+from quantgate.stages import plan
+from quantgate.stats.paired import p_loss_at_least
+from quantgate.stats.power import items_needed, items_without_a_flip, power
+
+EVEN = CheckRule(kind="quality", slices=("even",), margin=0.08)
+LOOK = CheckRule(kind="quality", tier="advisory", slices=("*",), margin=0.1)
+
+
+@pytest.mark.parametrize(
+    ("by", "candidates", "level"),
+    [
+        (policy(require="any"), 3, 0.05 / 3),
+        (policy(require="any", family_size=5), 3, 0.01),
+        (policy(require="any", family_size=2), 3, 0.05 / 3),
+        (policy(require="any", correction="none"), 3, 0.05),
+        (policy(require="any", correction="fixed_sequence", order=("a", "b")), 2, 0.05),
+        (policy(require="all"), 3, 0.05),
+        (policy(require="any"), 0, 0.05),
+    ],
+)
+def test_the_first_level(by: Policy, candidates: int, level: float) -> None:
+    """Holm divides alpha by its family; an order and ``all`` do not."""
+    assert plan.first_level(by, candidates) == level
+
+
+def test_the_first_level_is_the_one_the_gate_tests_the_best_at() -> None:
+    """The plan and the decision agree on it."""
+    ids = ("a", "b", "c")
+    found = evidence(reference(), *(variant(name, sheet(range(at, 160), of=name)) for at, name in enumerate(ids)), known_bad())
+    by = policy(require="any", family_size=4)
+    best = next(one for one in decided(found, by).verdicts if one.variant == "a")
+    assert next(one.level for one in best.checks if one.level) == 1 - plan.first_level(by, 3)
+
+
+def test_questions_are_the_checks_of_the_gate() -> None:
+    """A question a set and slice, with its items, margin and level; their names are those the gate gives."""
+    by = policy(QUALITY, FREED, EVEN, LOOK, require="any")
+    asked = plan.questions(by, (golden(), golden("law", items=90)), 2)
+    assert [(one.check, one.golden, one.items, one.margin, one.level) for one in asked] == [
+        ("quality/everyday", "everyday 1", 200, 0.05, 0.025),
+        ("quality/law", "law 1", 90, 0.05, 0.025),
+        ("quality/everyday/even", "even of everyday 1", 100, 0.08, 0.025),
+        ("quality/law/even", "even of law 1", 45, 0.08, 0.025),
+        ("quality/everyday/even", "even of everyday 1", 100, 0.1, 0.0125),
+        ("quality/everyday/odd", "odd of everyday 1", 100, 0.1, 0.0125),
+        ("quality/law/even", "even of law 1", 45, 0.1, 0.0125),
+        ("quality/law/odd", "odd of law 1", 45, 0.1, 0.0125),
+    ]
+    judged = decided(evidence(reference(), variant("int8", sheet(range(160)))), policy(QUALITY, EVEN, LOOK, require_controls=False))
+    names = [one.name for one in judged.verdicts[1].checks if one.name.startswith("quality")]
+    assert names == [one.check for one in plan.questions(policy(QUALITY, EVEN, LOOK), (golden(),), 1)]
+
+
+def test_a_resolution_is_what_the_statistics_say() -> None:
+    """Each figure is the enumeration's own, at the question's level."""
+    question = plan.questions(policy(require="any"), (golden(),), 2)[0]
+    found = plan.resolution(question, policy(require="any"))
+    assert found.power == power(n=200, flip_rate=0.05, margin=0.05, alpha=0.025)
+    assert found.items_needed == items_needed(flip_rate=0.05, margin=0.05, alpha=0.025)
+    assert found.items_without_a_flip == items_without_a_flip(margin=0.05, alpha=0.025)
+    assert found.smallest_margin is not None and found.largest_flip_rate is not None
+
+
+@pytest.mark.parametrize(("margin", "items"), [(0.01, 299), (0.02, 149), (0.03, 99), (0.05, 59)])
+def test_the_fewest_items_that_can_pass_without_a_flip(margin: float, items: int) -> None:
+    """299, 149, 99 and 59 items for 1, 2, 3 and 5 points at 0.05; one fewer does not pass."""
+    assert items_without_a_flip(margin=margin) == items
+    assert p_loss_at_least(b=0, c=0, n=items, margin=margin) <= 0.05 < p_loss_at_least(b=0, c=0, n=items - 1, margin=margin)
+
+
+def test_no_number_of_items_passes_below_the_smallest_p_value() -> None:
+    """A level at or below gamma is met by nothing."""
+    assert items_without_a_flip(margin=0.05, alpha=1e-4) is None
+
+
+WAIVER = Waiver(check="quality/everyday", variant="int8", owner="a", reason="b", expires="2026-12-31")
+
+
+@pytest.mark.parametrize(
+    ("by", "where", "words"),
+    [
+        (policy(QUALITY, replace(QUALITY, golden_set="law")), ("checks", 1, "golden_set"), "golden set 'law', and the run has everyday"),
+        (policy(QUALITY, replace(EVEN, slices=("evn",))), ("checks", 1, "slice"), "no slice 'evn': did you mean 'even'? known are"),
+        (policy(EVEN, minimum_items=101), ("checks", 0), "slice 'even' of everyday has 100 items and the policy asks for at least 101"),
+        (policy(waivers=(replace(WAIVER, check="quality/every"),)), ("waivers", 0, "check"), "did you mean 'quality/everyday'?"),
+        (policy(waivers=(replace(WAIVER, check="kl_mean/everyday"),)), ("waivers", 0, "check"), "no required check 'kl_mean/everyday'"),
+    ],
+)
+def test_what_the_golden_sets_cannot_answer(by: Policy, where: plan.Where, words: str) -> None:
+    """A set, slice or check that is not there, with the place of its key and the nearest name."""
+    found = plan.fault(by, (golden(),))
+    assert found is not None and (found.where, words in found.what) == (where, True), found
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["quality/everyday", "quality/everyday/even", "memory/freed_share", "ceiling/ratio", "kl_p99/everyday", "output_length/everyday"],
+)
+def test_every_required_check_can_be_named_by_a_waiver(name: str) -> None:
+    """The names the gate gives are the names a waiver may use."""
+    rules = (
+        QUALITY, FREED, EVEN, CheckRule(kind="ceiling_ratio", minimum=1.5), CheckRule(kind="kl_p99", maximum=1.0),
+        CheckRule(kind="output_length", minimum=0.5, maximum=2.0),
+    )  # fmt: skip
+    assert plan.fault(policy(*rules, waivers=(replace(WAIVER, check=name),)), (golden(),)) is None
+
+
+def test_an_advisory_slice_that_is_small_is_no_fault() -> None:
+    """It is shown as not measured and blocks nothing."""
+    assert plan.fault(policy(QUALITY, LOOK, minimum_items=150), (golden(),)) is None
