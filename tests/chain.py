@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -148,9 +149,14 @@ class Chain:
         """One command in a process of its own, standard error and output in one pipe."""
         command = [sys.executable, "-m", "quantgate", *(str(word) for word in words)]
         pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command, stdout=pipe, stderr=subprocess.STDOUT, text=True, cwd=self.root, env=dict(os.environ)
-        )
+        # A test run that was started in the background hands down an ignored SIGINT; whoever presses Ctrl-C does not.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(
+                command, stdout=pipe, stderr=subprocess.STDOUT, text=True, cwd=self.root, env=dict(os.environ)
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     @property
     def reports(self) -> Path:
