@@ -298,7 +298,6 @@ def _commands(run_id: str) -> tuple[str, ...]:
 
 def rejudge(folder: Path, policy: Policy, warn: Callable[[str], None]) -> tuple[Report, Path]:
     """Judge a stored run under another policy and store the new report beside the old one. Needs no model."""
-    _refuse_uncorrected(policy, runs.load_evidence(folder))
     judged = _judged_again(folder, runs.load_info(folder), policy)
     into = folder / "judgements" / f"{policy.name}-{judged.policy_sha256[:8]}"
     publish(judged, into, _pages(), warn)
@@ -314,6 +313,7 @@ def _refuse_uncorrected(policy: Policy, evidence: Evidence) -> None:
 
 def _judged_again(folder: Path, info: RunInfo, policy: Policy) -> Report:
     evidence = runs.load_evidence(folder)
+    _refuse_uncorrected(policy, evidence)
     seconds = runs.load_report(folder).seconds if (folder / "report.json").is_file() else 0.0
     goldens = tuple(runs.load_golden(folder, one.name, one.sha256) for one in evidence.golden_sets)
     return judge(evidence, _context(info, goldens, policy, folder, seconds))
