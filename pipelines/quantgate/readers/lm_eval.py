@@ -145,7 +145,7 @@ def _line(row: Row, file: str, number: int) -> _Line:
         item_id=str(doc_id),
         filter=None if row.get("filter") is None else str(row["filter"]),
         values={name: row[name] for name in names},
-        marks=(*(None if (mark := row.get(name)) is None else str(mark) for name in MARKS), _settings(row)),
+        marks=(*[None if (mark := row.get(name)) is None else str(mark) for name in MARKS], _settings(row)),
         numbers=numbers,
         choices=len(numbers) // 2 if twice_asked else len(numbers),
         slice=slice_of(doc if isinstance(doc, dict) else None),
@@ -157,7 +157,7 @@ def _line(row: Row, file: str, number: int) -> _Line:
 
 def _metrics(row: Mapping[str, Any]) -> list[str]:
     listed = row.get("metrics")
-    if isinstance(listed, list) and all(isinstance(one, str) for one in listed):
+    if isinstance(listed, list) and set(map(type, listed)) <= {str}:
         return [one for one in listed if one in row]
     return [key for key, value in row.items() if key != "doc_id" and isinstance(value, bool | int | float)]
 
@@ -261,8 +261,10 @@ def _pairs(responses: object) -> list[list[Any]] | None:
     """A list of pairs of log-likelihood and whether it was the greedy choice; None for anything else."""
     if not isinstance(responses, list) or not responses:
         return None
-    whole = all(isinstance(one, list) and len(one) == 2 and one[1] in _NOT_GREEDY for one in responses)
-    return responses if whole else None
+    for one in responses:
+        if not isinstance(one, list) or len(one) != 2 or one[1] not in _NOT_GREEDY:
+            return None
+    return responses
 
 
 def _answers(row: Row, requests: Sequence[tuple[str, str]], numbers: Sequence[float]) -> tuple[str, str]:
