@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from quantgate.stats.clusters import clustered_loss
+from quantgate.stats.clusters import UNSEEN, clustered_loss
+from quantgate.stats.power import power as power_of
 
 MOST = 0.07
 QUICK = [
@@ -78,6 +79,14 @@ def test_power_at_three_points(clusters: int, size: int, rate: float, power: flo
     passed, failed = shares(("draw", clusters, size, "equal", 0.1, rate, 0.0), margin=0.03, runs=400)
     assert passed == pytest.approx(power, abs=0.06)
     assert failed == 0
+
+
+@pytest.mark.parametrize(("clusters", "size", "rate"), [(100, 5, 0.05), (100, 20, 0.05), (100, 5, 0.02)])
+def test_planning_with_clusters_promises_no_more_than_the_rule_gives(clusters: int, size: int, rate: float) -> None:
+    """The exact power of n / (1 + 0.3 (size - 1)) independent items, from one half on, is at most the rule's at correlation 0.1."""
+    passed, _ = shares(("draw", clusters, size, "equal", 0.1, rate, 0.0), margin=0.03, runs=400)
+    worth = int(clusters * size / (1 + UNSEEN * (size - 1)))
+    assert 0.5 <= power_of(n=worth, flip_rate=rate, margin=0.03) <= passed + 0.06
 
 
 @pytest.mark.slow
