@@ -5,7 +5,7 @@ is taken on what is left, with a t quantile. Fewer than ten effective clusters s
 cluster means is anti-conservative here and can have width zero.
 
 A sample in which no cluster happened to be lost together looks independent, so a design effect that is only estimated
-passes far too much: up to 0.46 at a true loss equal to the margin. The intra-cluster correlation therefore counts as the
+passes far too much: up to 0.57 at a true loss equal to the margin. The intra-cluster correlation therefore counts as the
 largest, up to 0.3, under which so few clusters that moved as one would still be seen in one sample of ten: a flip is
 one of a whole cluster with that probability, so their number is Poisson. Estimates above 0.3 count as they are.
 
