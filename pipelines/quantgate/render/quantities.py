@@ -13,7 +13,7 @@ import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal, TypeAlias
 
-from quantgate.records import CeilingRow, Check, GoldenRow, Outcome, Policy, Report, Role, Verdict
+from quantgate.records import CeilingRow, Check, GoldenRow, Outcome, Policy, Report, Role, Scale, Verdict
 
 UNKNOWN = "-"
 Towards: TypeAlias = Literal["nearest", "up", "down"]
@@ -101,6 +101,19 @@ def margin_points(margin: float | None) -> str:
     exact = (Decimal(repr(float(margin))) * 100).normalize()
     exponent = exact.as_tuple().exponent
     return _decimal(exact, max(1, -exponent if isinstance(exponent, int) else 1), "nearest")
+
+
+def loss(value: float | None, scale: Scale, *, like: float | None = None, towards: Towards = "nearest") -> str:
+    """Write a loss without its unit: in points, or as it is where scores are unbounded.
+
+    ``like``: a margin, whose digits are taken.
+    """
+    if scale != "unbounded":
+        digits = 1 if like is None else len(margin_points(like).partition(".")[2])
+        return points(value, towards=towards, digits=digits)
+    if value is None or like is None or not math.isfinite(value):
+        return significant(value) if towards == "nearest" else fixed(value, 3, towards=towards)
+    return fixed(value, max(2, len(_exact(Decimal(repr(float(like)))).partition(".")[2])), towards=towards)
 
 
 def level_percent(level: float | None) -> str:
