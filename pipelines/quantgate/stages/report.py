@@ -36,7 +36,7 @@ from quantgate.records import (
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, ratio
 from quantgate.stages.gate import EXIT_CODES
-from quantgate.stages.pairing import Meaning, meaning, paired_items, right_on_both
+from quantgate.stages.pairing import Meaning, meaning, paired_items
 from quantgate.stages.subject import one_line
 from quantgate.stats.graded import decide_scores
 from quantgate.stats.paired import loss_lower, loss_upper
@@ -272,7 +272,7 @@ def _quality(evidence: Evidence, reference: VariantEvidence, context: Context) -
                 output_tokens=sheet.output_tokens,
                 unscored=len(sheet.items) - len(sheet.scored),
                 kl=sheet.kl,
-                mcnemar_p=_mcnemar(paired) if found is not None and found.scale == "binary" else None,
+                mcnemar_p=_mcnemar(paired, found),
                 slices=tuple(_slices(sheet, base, paired, (context.policy.alpha, found))),
                 scale="binary" if found is None else found.scale,
                 asked=None if sheet.stopped is None else sheet.stopped.asked,
@@ -296,17 +296,17 @@ def _all_items(reference: ScoreSheet, variant: ScoreSheet) -> list[Both]:
     return [(left.get(one), right.get(one)) for one in (right if variant.stopped is not None else {**left, **right})]
 
 
-def _mcnemar(paired: Sequence[Both]) -> float | None:
-    if not paired:
+def _mcnemar(paired: Sequence[Both], found: Meaning | None) -> float | None:
+    if not paired or found is None or found.scale != "binary":
         return None
-    b, c = _counts(paired)
+    b, c = _counts(paired, found)
     return mcnemar_exact(b=b, c=c).two_sided
 
 
-def _counts(paired: Sequence[Both]) -> tuple[int, int]:
+def _counts(paired: Sequence[Both], found: Meaning) -> tuple[int, int]:
     """Regressions and recoveries, missing answers counted as the gate counts them."""
-    both = [right_on_both(left, right) for left, right in paired]
-    return sum(base and not other for base, other in both), sum(other and not base for base, other in both)
+    losses = [found.loss(*(None if one is None else one.value for one in both)) for both in paired]
+    return sum(one > 0 for one in losses), sum(one < 0 for one in losses)
 
 
 def _slices(
@@ -322,7 +322,7 @@ def _slices(
         if found is not None and found.scale != "binary":
             yield _graded_slice(name, (base, sheet), pairs, found, level)
             continue
-        b, c = _counts(pairs) if found is None or found.better == "higher" else _counts(pairs)[::-1]
+        b, c = (0, 0) if found is None else _counts(pairs, found)
         yield SliceRow(
             slice=name,
             n=n,
