@@ -197,7 +197,7 @@ def _sentence(decision: Decision, question: PerplexityQuestion) -> str:
     texts = question.texts
     if texts is None:
         return question.why_not
-    digits = max(3, len(repr(float(question.limit)).partition(".")[2]))
+    digits = max(4, len(repr(float(question.limit)).partition(".")[2]) + 1)
     confidence = f"with {level_percent(float(1 - exact(decision.level)))} confidence"
     head = f"has {fixed(decision.estimate, digits)} times the reference's perplexity per {texts.per}{question.where}"
     allowed = f"allowed {fixed(question.limit, digits)}{_empty(texts)}"
