@@ -207,7 +207,7 @@ def test_a_run_stops_scoring_on_a_clear_pass(chain: Chain, how: dict[str, Any]) 
     assert stop is not None and stop.asked == items < 240
     assert f"int8: scoring stopped after {items} of 240 items of sums" in done.out.replace("\n", " ")
     assert check(folder=chain.last)["n"] == items
-    assert chain.cli("judge", chain.last, "--policy", "policy.yaml").code == 0
+    assert chain.cli("judge", chain.last, "--policy", chain.root / "policy.yaml").code == 0
 
 
 def test_an_early_stop_is_no_pass_for_a_policy_that_looks_once(chain: Chain) -> None:
