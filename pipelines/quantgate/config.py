@@ -347,7 +347,10 @@ def load_policy(path: Path) -> Policy:
     _check_waivers(raw, document)
     _check_early(raw, document)
     if not any(check.kind in TESTED and check.tier == "required" for check in raw.checks):
-        what = "no check is of kind 'quality' and tier 'required', nor of kind 'perplexity_ratio': the others can block a variant, none can pass one alone"
+        what = (
+            "no check is of kind 'quality' and tier 'required', nor of kind 'perplexity_ratio': the others can block a variant, "
+            "none can pass one alone"
+        )
         raise document.error(("checks",), what)
     values = raw.model_dump(exclude={"schema_version", "checks", "order", "waivers", "sequential"})
     return Policy(

@@ -301,7 +301,8 @@ def _score_in_parts(work: Run, variant: Variant, one: GoldenSet, ask: Callable[[
         sheet = stopping.joined(sheets, reference, policy)
         stopped = stopping.enough(sheet, reference, known, (policy, len(work.config.candidates)))
         if stopped is not None:
-            work.display.note(f"{variant.name}: scoring {one.name} stopped after {len(sheet.items)} of {len(one.items)} items: a pass is shown")
+            asked = f"{len(sheet.items)} of {len(one.items)} items"
+            work.display.note(f"{variant.name}: scoring {one.name} stopped after {asked}: a pass is shown")
             return stopped
     return stopping.joined(sheets, reference, policy)
 

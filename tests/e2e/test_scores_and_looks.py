@@ -1,4 +1,4 @@
-"""Graded scores, perplexities and early looks from the files, or from a run on fakes, to the exit code; decided as the statistics alone decide."""
+"""Graded scores, perplexities and early looks, from files or a run on fakes to the exit code; decided as the statistics decide."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def test_graded_tables(bench: Chain, shift: float, code: int) -> None:
     assert severities == sorted(severities, reverse=True)
 
 
-@pytest.mark.parametrize(("metric", "code", "words"), [("f1", 0, "points of score"), ("ter", 1, "points of score"), ("wer", 4, "better: higher")])
+@pytest.mark.parametrize(
+    ("metric", "code", "words"), [("f1", 0, "points of score"), ("ter", 1, "points of score"), ("wer", 4, "better: higher")]
+)
 def test_the_direction_of_a_metric_of_the_harness(bench: Chain, metric: str, code: int, words: str) -> None:
     """What the harness declares is known, F1 upward and TER downward; a metric that it does not have must be said in the policy."""
     base, other = scores(-0.1)

@@ -578,7 +578,8 @@ def test_slices_orders_and_waivers_that_cannot_be_used(tmp_path: Path, text: str
 
 def test_scores_of_any_kind_and_early_looks_are_read(tmp_path: Path) -> None:
     """The keys are those of the record; a policy that asks for perplexity alone is one; lambda is the bet."""
-    text = POLICY.replace("margin: 0.03", "margin: 3\n    scale: unbounded\n    better: lower") + "looks: 3\nlooks_seed: 4\nnoise_flip_rate: 0\n"
+    text = POLICY.replace("margin: 0.03", "margin: 3\n    scale: unbounded\n    better: lower")
+    text += "looks: 3\nlooks_seed: 4\nnoise_flip_rate: 0\n"
     read = load_policy(policy(tmp_path, text))
     assert read.checks[0] == CheckRule(kind="quality", margin=3.0, scale="unbounded", better="lower")
     assert (read.looks, read.looks_seed, read.sequential, read.noise_flip_rate) == (3, 4, None, 0.0)

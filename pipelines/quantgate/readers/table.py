@@ -1,8 +1,8 @@
 """Tables of per-item scores that anybody can write: JSON Lines or CSV with the columns ``id`` and ``score``.
 
 ``slice`` and ``cluster`` are read where they are there; other columns are left alone. A score is 0 or 1, true or false, anything
-between for graded scores, or any finite number where the policy says that scores have no bounds. CSV has only text, so a number is read from it; in JSON a number that stands as text is refused. An item
-whose score is empty or null was not scored.
+between for graded scores, or any finite number where the policy says that scores have no bounds. CSV has only text, so a number is read
+from it; in JSON a number that stands as text is refused. An item whose score is empty or null was not scored.
 """
 
 from __future__ import annotations

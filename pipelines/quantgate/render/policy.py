@@ -144,8 +144,8 @@ def _early(policy: Policy) -> str:
     if policy.looks is None:
         return ""
     return (
-        f"Quality is looked at {q.count(policy.looks)} times at equal distances, in the order of seed {policy.looks_seed}; early looks ask for "
-        "so much more that alpha holds over all of them (O'Brien-Fleming). Scoring ends where a pass is shown."
+        f"Quality is looked at {q.count(policy.looks)} times at equal distances, in the order of seed {policy.looks_seed}; early looks ask "
+        "for so much more that alpha holds over all of them (O'Brien-Fleming). Scoring ends where a pass is shown."
     )
 
 

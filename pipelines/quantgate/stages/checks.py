@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 
-from quantgate.records import Check, CheckRule, GoldenReference, ItemEvidence, KLStatistics, Outcome, ScoreSheet, VariantEvidence
+from quantgate.records import (
+    Check,
+    CheckRule,
+    GoldenReference,
+    ItemEvidence,
+    KLStatistics,
+    Outcome,
+    ScoreSheet,
+    VariantEvidence,
+)
 from quantgate.render.quantities import Towards, check_limit, count, fixed, percent, significant
 from quantgate.stages.subject import Subject, one_line, sheet_of
 

@@ -1,7 +1,7 @@
 """Which statistical rule decides on a set of pairs: exact for right or wrong, clustered, graded; looked at once or early. Pure.
 
-Rules that rest on an approximation are not asked for more confidence than they were checked at: of planned looks they use those at a level of
-0.005 or above, and the last one. Leaving a look out is one chance less to pass.
+Rules that rest on an approximation are not asked for more confidence than they were checked at: of planned looks they use those at a level
+of 0.005 or above, and the last one. Leaving a look out is one chance less to pass.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ An item that the variant did not answer counts as wrong for the variant and righ
 favour a pass. An item the reference did not answer counts as right for the reference; more than the policy's share of those, unknown or
 duplicate ids, and different or unknown conditions make the comparison not measured.
 
-Scores are right or wrong, graded in [0, 1], or unbounded. Which way they go is stated, by the metric or by the policy, and never guessed from
-a name. An unbounded score has no worst value that an item without an answer could count as, so there none may be missing.
+Scores are right or wrong, graded in [0, 1], or unbounded. Which way they go is stated, by the metric or by the policy, and never guessed
+from a name. An unbounded score has no worst value that an item without an answer could count as, so there none may be missing.
 
 A known-bad control turns the direction round: there a fail is what is hoped for, so its missing answers are held to the reference's limit.
 """

@@ -1,9 +1,10 @@
 """Perplexity: is it shown that a variant's perplexity is at most so many times the reference's on the same text? Pure.
 
-Perplexity is exp(nats / tokens) over all of a set, so the ratio is one of sums: total over total, never a mean of the items' own perplexities.
-Its uncertainty is that of the texts: items are compared in pairs, and those that share a source are one text. An item is a text if its evidence
-says how many tokens its log-likelihood sums over. One without a token (an empty text) is left out and counted; everything else that does not
-fit together makes the ratio not measured. Nothing is filled in: no value is known for a text that a variant did not answer.
+Perplexity is exp(nats / tokens) over all of a set, so the ratio is one of sums: total over total, never a mean of the items' own
+perplexities. Its uncertainty is that of the texts: items are compared in pairs, and those that share a source are one text. An item is a
+text if its evidence says how many tokens its log-likelihood sums over. One without a token (an empty text) is left out and counted; all
+else that does not fit together makes the ratio not measured. Nothing is filled in: no value is known for a text that a variant did not
+answer.
 """
 
 from __future__ import annotations
@@ -212,4 +213,6 @@ def _sentence(decision: Decision, question: PerplexityQuestion) -> str:
 def _empty(texts: Texts) -> str:
     if not texts.empty:
         return ""
-    return f"; {count(texts.empty)} {'text has' if texts.empty == 1 else 'texts have'} no token and {'is' if texts.empty == 1 else 'are'} left out"
+    if texts.empty == 1:
+        return "; 1 text has no token and is left out"
+    return f"; {count(texts.empty)} texts have no token and are left out"

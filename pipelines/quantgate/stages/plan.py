@@ -17,10 +17,10 @@ import numpy as np
 from quantgate.records import CheckRule, GoldenReference, Policy
 from quantgate.render.policy import Paragraph, paragraphs
 from quantgate.render.quantities import UNKNOWN, count, fixed, margin_points, percent, points
-from quantgate.stages.quality import part_of, slice_names
 from quantgate.stages.early import look_sizes
-from quantgate.stats.sequential import planned_looks, simulated_stops
+from quantgate.stages.quality import part_of, slice_names
 from quantgate.stats.power import items_needed, items_without_a_flip, largest_flip_rate, power, smallest_margin
+from quantgate.stats.sequential import planned_looks, simulated_stops
 
 Where = tuple[str | int, ...]
 LEAST_NOISE = 0.99
@@ -77,7 +77,7 @@ def first_level(policy: Policy, candidates: int) -> float:
 def questions(policy: Policy, golden_sets: Sequence[GoldenReference], candidates: int) -> tuple[Question, ...]:
     """Every quality question, in the order of the policy; what the golden sets do not have is left out and named by ``fault``.
 
-    Graded scores are planned for as if right or wrong, which vary most. Of unbounded ones nothing is known beforehand: they are left out.
+    Graded scores are planned for as if right or wrong, which vary most. Of unbounded ones nothing is known beforehand: left out.
     """
     required, looked_at = first_level(policy, candidates), len(_advisory_slices(policy, golden_sets))
     found = []
@@ -101,7 +101,7 @@ def questions(policy: Policy, golden_sets: Sequence[GoldenReference], candidates
 
 
 def resolution(question: Question, policy: Policy) -> Resolution:
-    """What the question can resolve, for a variant that loses nothing. Of planned looks the last alone is counted, the others add a little."""
+    """What the question can resolve, for a variant that loses nothing. Of planned looks only the last is counted."""
     n, margin, rate = question.items, question.margin, policy.planning_flip_rate
     level, stops = _last_level(question, policy, question.level), _half_stop_by(question, policy)
     return Resolution(
@@ -129,10 +129,10 @@ def why_noisy(question: Question, policy: Policy) -> str | None:
     if passes >= LEAST_NOISE:
         return None
     return (
-        f"golden set {question.golden} has {count(question.items)} items: the reference itself, asked again under other batches, would pass a "
-        f"margin of {margin_points(question.margin)} points with probability {fixed(passes, 3, towards='down')} only (noise flip rate "
-        f"{percent(policy.noise_flip_rate, digits=1)}, at least {LEAST_NOISE:g} is asked for); more items are needed, or a wider margin, or "
-        "--allow-underpowered"
+        f"golden set {question.golden} has {count(question.items)} items: the reference itself, asked again under other batches, would pass "
+        f"a margin of {margin_points(question.margin)} points with probability {fixed(passes, 3, towards='down')} only (noise flip "
+        f"rate {percent(policy.noise_flip_rate, digits=1)}, at least {LEAST_NOISE:g} is asked for); more items are needed, or a wider margin, "
+        "or --allow-underpowered"
     )
 
 

@@ -347,7 +347,8 @@ def _when(found: Decided, pairs: Pairs, question: QualityQuestion) -> str:
     if question.early is None:
         return ""
     if question.early.bet is not None:
-        return f"; shown after {count(found.items)} items" if found.decision.outcome != "inconclusive" else f"; {count(pairs.n)} items looked at"
+        shown = found.decision.outcome != "inconclusive"
+        return f"; shown after {count(found.items)} items" if shown else f"; {count(pairs.n)} items looked at"
     if found.look is None:
         return ""
     return f"; look {found.look} of {len(question.early.sizes)}, at {count(found.items)} of {count(question.early.sizes[-1])} items"

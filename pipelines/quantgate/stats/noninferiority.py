@@ -32,7 +32,10 @@ Outcome = Literal["pass", "fail", "inconclusive"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """Outcome of one check: of a loss (a share of items, or in a score's own unit), or of a ratio. More is worse; bounds agree with the outcome."""
+    """Outcome of one check of a loss (a share of items, or in a score's own unit) or of a ratio; more is worse.
+
+    The bounds agree with the outcome.
+    """
 
     outcome: Outcome
     estimate: float

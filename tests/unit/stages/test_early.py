@@ -8,7 +8,21 @@ from typing import Any
 
 import pytest
 
-from evidence import ITEMS, QUALITY, RIGHT, candidate, decided, evidence, golden, item_id, known_bad, policy, reference, sheet, variant
+from evidence import (
+    ITEMS,
+    QUALITY,
+    RIGHT,
+    candidate,
+    decided,
+    evidence,
+    golden,
+    item_id,
+    known_bad,
+    policy,
+    reference,
+    sheet,
+    variant,
+)
 from quantgate.records import Check, CheckRule, Evidence, Policy, ScoreSheet, Sequential, VariantEvidence
 from quantgate.stages import early, stopping
 from quantgate.stages.deciding import decide, p_pass

@@ -60,7 +60,7 @@ def test_the_decision_is_that_of_the_graded_rule() -> None:
     made, wanted = check(run(BASE, other)), decide_scores(losses=BASE - other, margin=0.05, alpha=0.05).decision
     found = (made.outcome, made.estimate, made.lower, made.bound, made.p_value)
     assert found == (wanted.outcome, wanted.estimate, wanted.lower, wanted.upper, wanted.p_pass)
-    assert (made.outcome, made.scale, made.n, made.b) == ("pass", "unit", ITEMS, int((BASE > other).sum()))
+    assert (made.outcome, made.scale, made.n, made.b) == ("pass", "unit", ITEMS, int((other < BASE).sum()))
     assert "points of score" in made.because
 
 

@@ -33,5 +33,5 @@ def test_metrics_of_one_kind_have_one_scale_and_direction(metrics: list[MetricIn
 @pytest.mark.parametrize("other", [{"higher_is_better": False}, {"scale": "unbounded"}])
 def test_metrics_that_cannot_be_judged_together(other: dict[str, Any]) -> None:
     """Two directions, or bounds for some only, are refused before anything is scored, with their names."""
-    with pytest.raises(EngineError, match="cannot be judged together: one .* two"):
+    with pytest.raises(EngineError, match=r"cannot be judged together: one .* two"):
         stated([metric("one"), metric("two", **other)])

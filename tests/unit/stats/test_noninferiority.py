@@ -5,7 +5,13 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from quantgate.stats.noninferiority import assay_sensitive, assay_sensitive_scores, decide_clustered, decide_graded, decide_paired
+from quantgate.stats.noninferiority import (
+    assay_sensitive,
+    assay_sensitive_scores,
+    decide_clustered,
+    decide_graded,
+    decide_paired,
+)
 
 
 @pytest.mark.parametrize(
