@@ -129,10 +129,10 @@ def why_noisy(question: Question, policy: Policy) -> str | None:
     if passes >= LEAST_NOISE:
         return None
     return (
-        f"golden set {question.golden} has {count(question.items)} items: the reference itself, asked again under other batches, would pass "
-        f"a margin of {margin_points(question.margin)} points with probability {fixed(passes, 3, towards='down')} only (noise flip "
-        f"rate {percent(policy.noise_flip_rate, digits=1)}, at least {LEAST_NOISE:g} is asked for); more items are needed, or a wider margin, "
-        "or --allow-underpowered"
+        f"golden set {question.golden} has {count(question.items)} items: the reference itself, asked again under other batches, "
+        f"would pass a margin of {margin_points(question.margin)} points with probability {fixed(passes, 3, towards='down')} only "
+        f"(noise flip rate {percent(policy.noise_flip_rate, digits=1)}, at least {LEAST_NOISE:g} is asked for); more items are needed, "
+        "or a wider margin, or --allow-underpowered"
     )
 
 
