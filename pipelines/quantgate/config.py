@@ -27,12 +27,14 @@ from quantgate.names import check_alias
 from quantgate.records import (
     NEVER_WAIVED,
     BatchPlan,
+    Better,
     CheckRule,
     DeviceConfig,
     ModelSource,
     Policy,
     Role,
     Scalar,
+    Sequential,
     Tier,
     Variant,
     Waiver,
@@ -47,6 +49,7 @@ KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 LIMITS: Mapping[str, tuple[str, ...]] = {
     "quality": ("margin",),
+    "perplexity_ratio": ("maximum",),
     "output_length": ("minimum", "maximum"),
     "freed_share": ("minimum",),
     "share_quantized": ("minimum",),
@@ -56,7 +59,9 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
     "top1_agreement": ("minimum",),
 }
 """What each kind of check must give, and nothing else of these."""
-FOR_QUALITY = ("slice", "minimum_items")
+FOR_QUALITY = ("slice", "scale", "better")
+TESTED = ("quality", "perplexity_ratio")
+"""Kinds that are decided by a test, and can let a variant pass."""
 Share = Annotated[float, Field(gt=0, lt=1)]
 Limit = Annotated[float, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1)]
@@ -203,9 +208,10 @@ def _day(found: Any) -> str:
 class _Check(_Section):
     kind: Annotated[
         Literal[
-            "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "top1_agreement"
+            "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "top1_agreement",
+            "perplexity_ratio",
         ],
-        _said("What is asked. Only quality can let a variant pass; the others can block one."),
+        _said("What is asked. Only quality and perplexity_ratio can let a variant pass; the others can block one."),
     ]  # fmt: skip
     tier: Annotated[Tier, _said("required: it blocks. advisory: it is shown and never decides.")] = "required"
     golden_set: Annotated[str, Field(min_length=1), _said("The golden set's name, * for every one.")] = "*"
@@ -213,10 +219,19 @@ class _Check(_Section):
         Name | Annotated[list[Name], Field(min_length=1)] | None,
         _said("quality: slices of the golden set, each a check of its own; * for every one. Left out: the whole set."),
     ] = None
-    minimum_items: Annotated[Count | None, _said("quality: the fewest items; left out: the policy's number.")] = None
-    margin: Annotated[Share | None, _said("quality: the largest loss allowed, a share of the items; 0.03 is 3 points.")] = None
+    minimum_items: Annotated[Count | None, _said("quality, perplexity_ratio: the fewest items; left out: the policy's number.")] = None
+    margin: Annotated[
+        Annotated[float, Field(gt=0)] | None,
+        _said("quality: the largest loss allowed, a share of the items; 0.03 is 3 points. Of unbounded scores: in their own unit."),
+    ] = None
+    scale: Annotated[
+        Literal["unbounded"] | None, _said("quality: scores may be any number, as log-likelihoods are; left out: they lie in 0 to 1.")
+    ] = None
+    better: Annotated[
+        Better | None, _said("quality: whether higher or lower scores are better, where the results do not state it.")
+    ] = None
     minimum: Annotated[Limit | None, _said("The smallest figure that passes; shares are written 0.25 for 25 %.")] = None
-    maximum: Annotated[Limit | None, _said("The largest figure that passes; divergence in nats a token.")] = None
+    maximum: Annotated[Limit | None, _said("The largest figure that passes; divergence in nats a token, perplexity as a ratio.")] = None
 
 
 class _Waiver(_Section):
@@ -228,6 +243,13 @@ class _Waiver(_Section):
         str, BeforeValidator(_day), Field(json_schema_extra={"format": "date"}),
         _said("The last day on which it holds, by the run's own date."),
     ]  # fmt: skip
+
+
+class _Sequential(_Section):
+    bet: Annotated[
+        float, Field(gt=0, alias="lambda"), _said("The bet against a loss of the margin at each item; under 1 / (1 - margin).")
+    ]
+    seed: Annotated[int, Field(ge=0), _said("Gives the order in which items are asked.")] = 0
 
 
 class _Policy(_Section):
@@ -250,6 +272,9 @@ class _Policy(_Section):
     alpha: Annotated[float, Field(gt=0, le=0.5), _said("One-sided chance of passing a variant that loses the margin.")] = 0.05
     power: Annotated[Share, _said("Chance with which a variant that loses nothing should pass; for planning.")] = 0.8
     planning_flip_rate: Annotated[Share, _said("Share of items that a good variant is expected to flip.")] = 0.05
+    noise_flip_rate: Annotated[
+        float, Field(ge=0, lt=1), _said("Share of items that the reference itself flips under other batches; for planning.")
+    ] = 0.005
     minimum_items: Annotated[Count, _said("The fewest items a quality check may be decided on.")] = 1
     max_absent_reference: Annotated[
         float, Field(ge=0, lt=1), _said("Largest share of items that the reference may leave unanswered.")
@@ -261,6 +286,14 @@ class _Policy(_Section):
     require_controls: Annotated[bool, _said("A run without a known-bad control is not measured.")] = False
     checks: Annotated[list[_Check], Field(min_length=1)]
     waivers: Annotated[list[_Waiver], _said("Checks that are not to block one variant, until a day.")] = []
+    looks: Annotated[
+        Annotated[int, Field(ge=2, le=20)] | None,
+        _said("How often quality is looked at while items are scored, the last time at all of them; left out: once."),
+    ] = None
+    looks_seed: Annotated[int, Field(ge=0), _said("looks: gives the order in which items are asked.")] = 0
+    sequential: Annotated[
+        _Sequential | None, _said("Quality is looked at after every item, by a test that stays valid whenever one stops.")
+    ] = None
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -312,12 +345,17 @@ def load_policy(path: Path) -> Policy:
         _check_limits(check, document, index)
     _check_correction(raw, document)
     _check_waivers(raw, document)
-    if not any(check.kind == "quality" and check.tier == "required" for check in raw.checks):
-        what = "no check is of kind 'quality' and tier 'required': the other kinds can block a variant, and none of them can pass one alone"
+    _check_early(raw, document)
+    if not any(check.kind in TESTED and check.tier == "required" for check in raw.checks):
+        what = (
+            "no check is of kind 'quality' and tier 'required', nor of kind 'perplexity_ratio': the others can block a variant, "
+            "none can pass one alone"
+        )
         raise document.error(("checks",), what)
-    values = raw.model_dump(exclude={"schema_version", "checks", "order", "waivers"})
+    values = raw.model_dump(exclude={"schema_version", "checks", "order", "waivers", "sequential"})
     return Policy(
         **values,
+        sequential=None if raw.sequential is None else Sequential(bet=raw.sequential.bet, seed=raw.sequential.seed),
         order=tuple(raw.order),
         checks=tuple(_rule(check) for check in raw.checks),
         waivers=tuple(Waiver(**one.model_dump()) for one in raw.waivers),
@@ -338,6 +376,11 @@ def policy_schema() -> dict[str, Any]:
     check["allOf"] = [
         {"if": {"properties": {"kind": {"const": kind}}}, "then": {"required": list(needs)}} for kind, needs in LIMITS.items()
     ]
+    bounded = {"properties": {"margin": {"anyOf": [{"type": "number", "exclusiveMaximum": 1}, {"type": "null"}]}}}
+    check["allOf"].append({"if": {"not": {"properties": {"scale": {"const": "unbounded"}}, "required": ["scale"]}}, "then": bounded})
+    check["allOf"].append(
+        {"if": {"properties": {"kind": {"const": "perplexity_ratio"}}}, "then": {"properties": {"maximum": {"minimum": 1}}}}
+    )
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -543,6 +586,23 @@ def _check_correction(raw: _Policy, document: _Document) -> None:
         raise document.error(("family_size",), "'family_size' is for 'require: any' with 'correction: holm'")
 
 
+def _check_early(raw: _Policy, document: _Document) -> None:
+    """Looking early: in one way or the other, and with a bet that no item can turn into less than nothing."""
+    if raw.sequential is not None and raw.looks is not None:
+        raise document.error(("looks",), "'looks' and 'sequential' are two ways of looking early; keep one of them")
+    if raw.looks is None and raw.looks_seed:
+        raise document.error(("looks_seed",), "'looks_seed' is for 'looks'; in the anytime-valid mode the seed is 'sequential.seed'")
+    if raw.sequential is None:
+        return
+    for index, check in enumerate(raw.checks):
+        if check.kind == "quality" and check.scale == "unbounded":
+            what = "'sequential' is for scores in 0 to 1; for scores without bounds use 'looks', or neither"
+            raise document.error(("checks", index, "scale"), what)
+        if check.kind == "quality" and check.margin is not None and raw.sequential.bet >= 1 / (1 - check.margin):
+            most = f"lambda must lie under 1 / (1 - margin) = {1 / (1 - check.margin):.4g} for the margin {check.margin:g}"
+            raise document.error(("sequential", "lambda"), f"{most}; found {raw.sequential.bet:g}")
+
+
 def _check_waivers(raw: _Policy, document: _Document) -> None:
     seen: set[tuple[str, str]] = set()
     for index, waiver in enumerate(raw.waivers):
@@ -560,6 +620,14 @@ def _check_limits(check: _Check, document: _Document, index: int) -> None:
     for key in FOR_QUALITY:
         if check.kind != "quality" and getattr(check, key) is not None:
             raise document.error(("checks", index, key), f"'{key}' is for checks of kind quality; found {check.kind}")
+    if check.kind not in TESTED and check.minimum_items is not None:
+        raise document.error(("checks", index, "minimum_items"), f"'minimum_items' is for checks of kind quality; found {check.kind}")
+    if check.margin is not None and check.margin >= 1 and check.scale is None:
+        what = f"margin: must be less than 1; found {check.margin:g} (0.03 is 3 points; for unbounded scores write 'scale: unbounded')"
+        raise document.error(("checks", index, "margin"), what)
+    if check.kind == "perplexity_ratio" and check.maximum is not None and check.maximum < 1:
+        what = f"maximum: a ratio of perplexities is 1 where nothing is lost, and must be 1 or more; found {check.maximum:g}"
+        raise document.error(("checks", index, "maximum"), what)
     for key in ("margin", "minimum", "maximum"):
         given = getattr(check, key) is not None
         if given and key not in needs:
@@ -673,7 +741,8 @@ def _keys_at(model: type[BaseModel], where: tuple[str | int, ...]) -> set[str]:
     for part in where:
         if isinstance(part, str) and isinstance(current, type) and issubclass(current, BaseModel):
             current = _section_in(current.model_fields[part].annotation)
-    return set(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else set()
+    fields = current.model_fields if isinstance(current, type) and issubclass(current, BaseModel) else {}
+    return {field.alias or name for name, field in fields.items()}
 
 
 def _section_in(annotation: Any) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from quantgate import provenance, rundir
+from quantgate import golden, provenance, rundir
 from quantgate.config import RunConfig
 from quantgate.errors import MeasureError, RunFolderError, UsageError, WorkerFailed
 from quantgate.ports import Display, Executor, Worker
@@ -35,7 +35,7 @@ from quantgate.records import (
     Variant,
     VariantEvidence,
 )
-from quantgate.stages import diverge
+from quantgate.stages import diverge, early, stopping
 
 SEED = 20240229
 IDENTITY_ROWS_DIVISOR = 4
@@ -261,11 +261,15 @@ def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
 def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
     plan = _plan(work.config.batch_plan, variant)
     artifact = work.evidence[variant.name].artifact
-    key = _key(work, artifact=artifact, engine=work.config.engine, golden=one.sha256, plan=plan, **_machine(work))
+    key = _key(
+        work, artifact=artifact, engine=work.config.engine, golden=one.sha256, plan=plan, **_machine(work), **_early(work, variant, one)
+    )  # fmt: skip
 
     def make() -> ScoreSheet:
         lazy.open()
         values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan, "variant": variant.name}
+        if early.looks_early(work.config.policy):
+            return _score_in_parts(work, variant, one, lambda only: lazy.ask("score", ScoreSheet, only=only, **values))
         return lazy.ask("score", ScoreSheet, **values)
 
     sheet = _kept(work, variant, f"score {one.name}", ScoreSheet, key, make)
@@ -273,6 +277,34 @@ def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
     rundir.write_text(work.folder / "variants" / variant.name / "scores" / f"{one.name}.jsonl", lines)
     known = work.evidence[variant.name]
     work.evidence[variant.name] = replace(known, sheets=(*known.sheets, sheet))
+
+
+def _early(work: Run, variant: Variant, one: GoldenSet) -> dict[str, Any]:
+    """What a sheet depends on besides, where the policy looks early: when a candidate's ends follows from the policy and the reference."""
+    if not early.looks_early(work.config.policy):
+        return {}
+    parts = stopping.parts(work.config.policy, golden.reference_of(one))
+    if variant.role != "candidate":
+        return {"parts": parts}
+    base = work.evidence[work.config.reference.name]
+    sheets = [sheet.items for sheet in base.sheets if sheet.golden_sha256 == one.sha256]
+    return {"parts": parts, "policy": work.config.policy, "candidates": len(work.config.candidates), "reference": sheets}
+
+
+def _score_in_parts(work: Run, variant: Variant, one: GoldenSet, ask: Callable[[tuple[str, ...]], ScoreSheet]) -> ScoreSheet:
+    """Ask part after part; a candidate's scoring ends where a pass is shown."""
+    policy, reference = work.config.policy, golden.reference_of(one)
+    known = (work.evidence[work.config.reference.name], work.evidence[variant.name])
+    sheets: list[ScoreSheet] = []
+    for part in stopping.parts(policy, reference):
+        sheets.append(ask(part))
+        sheet = stopping.joined(sheets, reference, policy)
+        stopped = stopping.enough(sheet, reference, known, (policy, len(work.config.candidates)))
+        if stopped is not None:
+            asked = f"{len(sheet.items)} of {len(one.items)} items"
+            work.display.note(f"{variant.name}: scoring {one.name} stopped after {asked}: a pass is shown")
+            return stopped
+    return stopping.joined(sheets, reference, policy)
 
 
 def _diverge(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:

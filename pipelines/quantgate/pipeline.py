@@ -37,7 +37,7 @@ from quantgate.records import (
 )
 from quantgate.stages import gate, plan, promote, report
 from quantgate.stages.report import Context
-from quantgate.stats.power import items_needed, power
+from quantgate.stats.power import items_needed
 
 LEAST_POWER = 0.7
 
@@ -110,11 +110,13 @@ def _check_golden(goldens: tuple[GoldenSet, ...], config: RunConfig, options: Op
     for question in plan.questions(config.policy, references, len(config.candidates)):
         if question.rule.tier == "required" and not options.allow_underpowered:
             _check_power(question, config)
+            if (noisy := plan.why_noisy(question, config.policy)) is not None:
+                raise ConfigError(noisy, file=str(config.policy_path))
 
 
 def _check_power(question: plan.Question, config: RunConfig) -> None:
     policy, margin, alpha = config.policy, question.margin, question.level
-    reached = power(n=question.items, flip_rate=policy.planning_flip_rate, margin=margin, alpha=alpha)
+    reached = plan.chance(question, policy, policy.planning_flip_rate, alpha)
     if reached >= LEAST_POWER:
         return
     chances = round(policy.alpha / alpha)

@@ -22,6 +22,9 @@ Tier: TypeAlias = Literal["required", "advisory"]
 FillOutcome: TypeAlias = Literal["fits", "over budget", "out of memory", "too short"]
 FillPurpose: TypeAlias = Literal["prefill", "decode", "probe", "confirm"]
 LimitedBy: TypeAlias = Literal["memory", "engine", "search cap", "time"]
+Scale: TypeAlias = Literal["binary", "unit", "unbounded"]
+"""What scores are: right or wrong (1 or 0), graded in [0, 1], any finite number."""
+Better: TypeAlias = Literal["higher", "lower"]
 
 
 # ---------------------------------------------------------------------------------------------- what is asked for
@@ -154,6 +157,7 @@ class MetricInfo:
     higher_is_better: bool
     needs: Literal["loglikelihoods", "text"]
     definition: str
+    scale: Scale = "binary"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,11 +174,13 @@ class ItemEvidence:
     nonfinite: bool = False
     first_token_logprob: float | None = None
     """Log probability of the first generated token: tells two variants apart that answer alike."""
+    scored_tokens: int = 0
+    """Perplexity: how many tokens (of a file: words or bytes) ``loglikelihoods[0]`` sums over; 0 where it is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ItemScore:
-    """One item's score in [0, 1], or None with the reason; the evidence it was computed from stays beside it."""
+    """One item's score on its metric's scale, or None with the reason; the evidence it was computed from stays beside it."""
 
     item_id: str
     slice: str
@@ -216,6 +222,11 @@ class TaskResults:
     """Field -> item id -> what must be the same on both sides, for example the digest of the prompt."""
     prompts: Mapping[str, str]
     """Item id -> the end of its prompt, where the file has it."""
+    better: Better | None = None
+    """Whether a higher score or a lower one is better; None where the format does not say it."""
+    scale: Scale | None = None
+    stopped: EarlyStop | None = None
+    """Only of a run of our own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -258,6 +269,21 @@ class Distributions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EarlyStop:
+    """Why a sheet ends before the golden set does: the rule of the policy that allowed it, and what it saw."""
+
+    asked: int
+    """Items that were asked: the first so many of the order that the seed gives."""
+    items: int
+    """Items of the golden set."""
+    looks: int | None
+    bet: float | None
+    seed: int
+    because: str
+    """Half a sentence, for example ``a pass was shown at look 1 of 3``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScoreSheet:
     """Every item of one golden set as one variant answered it."""
 
@@ -274,6 +300,12 @@ class ScoreSheet:
     kl: KLStatistics | None = None
     why_no_kl: str | None = None
     seconds: float = 0.0
+    scale: Scale | None = None
+    """Of all its metrics together; None where it is not stated, or where they do not share one."""
+    better: Better | None = None
+    """Which way its metrics go; None where it is not stated, or where they go both ways."""
+    stopped: EarlyStop | None = None
+    """Set where scoring ended early; items behind the stop were not asked and are not lost."""
 
     @property
     def scored(self) -> tuple[ItemScore, ...]:
@@ -647,7 +679,7 @@ class Waiver:
 class CheckRule:
     """One demand of a policy.
 
-    ``kind``: quality, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99 or top1_agreement.
+    ``kind``: quality, perplexity_ratio, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99 or top1_agreement.
     """
 
     kind: str
@@ -658,9 +690,22 @@ class CheckRule:
     minimum_items: int | None = None
     """quality: the fewest items this check may be decided on; None: the policy's own number."""
     margin: float | None = None
-    """quality: the largest loss that is allowed, as a share of the items (0.03 = 3 points)."""
+    """quality: the largest loss that is allowed, as a share of the items (0.03 = 3 points); for unbounded scores in their own unit."""
     minimum: float | None = None
     maximum: float | None = None
+    scale: Literal["unbounded"] | None = None
+    """quality: scores may be any finite number; None: they lie in [0, 1]."""
+    better: Better | None = None
+    """quality: which way the metric goes, where its results do not state it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sequential:
+    """Looking at every item: a bet against "the loss is at least the margin" that stays valid whenever one stops."""
+
+    bet: float
+    """Lambda, above 0 and under 1 / (1 - margin) for every quality margin."""
+    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -687,6 +732,14 @@ class Policy:
     require_controls: bool = False
     """A run without a known-bad control is not measured."""
     waivers: tuple[Waiver, ...] = ()
+    noise_flip_rate: float = 0.005
+    """Share of items that the reference itself flips under other batches; for planning, as ``planning_flip_rate``."""
+    looks: int | None = None
+    """How often quality is looked at (O'Brien-Fleming), the last time with all items; None: once."""
+    looks_seed: int = 0
+    """Gives the order in which items are asked where ``looks`` is set."""
+    sequential: Sequential | None = None
+    """Quality is looked at after every item; None: it is not."""
 
     def family(self, candidates: int) -> int:
         """Over how many candidates Holm's step-down goes; never fewer than the run has."""
@@ -716,6 +769,10 @@ class Check:
     """Items the reference has right and the variant wrong."""
     c: int | None = None
     """Items the variant has right and the reference wrong."""
+    scale: Scale = "binary"
+    """quality: of the scores. For graded and unbounded ones ``b`` and ``c`` count the items that lost and that gained."""
+    items_used: int | None = None
+    """quality: the items after which the outcome was shown, where a policy looks more than once."""
     waived_by: str | None = None
     """``owner: reason, until date`` where a waiver keeps this fail or inconclusive from blocking; the outcome stays what it is."""
 
@@ -831,6 +888,7 @@ class SliceRow:
     lower: float | None
     upper: float | None
     level: float
+    scale: Scale = "binary"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -849,11 +907,15 @@ class QualityRow:
     mcnemar_p: float | None
     """Exact McNemar, two-sided: tests a loss of zero; informative, never decides."""
     slices: tuple[SliceRow, ...]
+    scale: Scale = "binary"
+    """``accuracy`` is the share that is right, or the mean score where scores are graded or unbounded."""
+    asked: int | None = None
+    """Items that were asked, where scoring ended early."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlipRow:
-    """An item that the reference and a variant answered with different correctness."""
+    """An item that the reference and a variant answered with different correctness, or with different scores."""
 
     variant: str
     golden_set: str
@@ -865,7 +927,10 @@ class FlipRow:
     variant_answer: str
     direction: Literal["regression", "recovery"]
     severity: float
-    """How far the variant's preference moved, in nats, where log-likelihoods exist; else 0."""
+    """How far the variant's preference moved, in nats, where log-likelihoods exist; else 0. Of graded scores: the change."""
+    reference_score: float | None = None
+    """Only where scores are graded or unbounded."""
+    variant_score: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

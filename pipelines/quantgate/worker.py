@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, TextIO
@@ -158,8 +158,15 @@ def _score(desk: Desk, request: dict[str, Any]) -> ScoreSheet:
     session, device = desk.opened()
     items = _golden(request)
     metrics = {name: plugins.load("metric", name)() for name in {item.metric for item in items.items}}
-    job = score.Job(variant=request["variant"], golden=items, metrics=metrics, plan=_record(request, "plan", BatchPlan))
-    return score.score(session, device, job, desk.progress)
+    asked = items if "only" not in request else _only(items, frozenset(request["only"]))
+    job = score.Job(variant=request["variant"], golden=asked, metrics=metrics, plan=_record(request, "plan", BatchPlan))
+    sheet = score.score(session, device, job, desk.progress)
+    return replace(sheet, first_prompt=session.tokenizer.render(items.items[0]) if items.items else "")
+
+
+def _only(items: GoldenSet, ids: frozenset[str]) -> GoldenSet:
+    """A part of a golden set, with the digest of the whole."""
+    return replace(items, items=tuple(item for item in items.items if item.item_id in ids))
 
 
 def _comparison(desk: Desk, request: dict[str, Any]) -> tuple[Session, diverge.Job]:

@@ -1,7 +1,8 @@
 """Samples of lm-evaluation-harness, as ``--log_samples`` writes them: ``samples_<task>_<time>.jsonl``, one object a line.
 
 Written after real files of 0.4.13. An item is its ``doc_id``, its place in the dataset; that both sides asked the same is seen from
-``doc_hash``, ``prompt_hash`` and ``target_hash``. A task with several filters has a line for each, so one must be named. Numbers of the
+``doc_hash``, ``prompt_hash`` and ``target_hash``. A task of rolling log-likelihoods gives each metric as a pair: the log-likelihood of the
+whole text, and the words or bytes it is counted by. A task with several filters has a line for each, so one must be named. Numbers of the
 responses stand in the file as text; a log-likelihood that is NaN or infinite makes the item's answer meaningless.
 """
 
@@ -33,6 +34,11 @@ from quantgate.readers.lines import (
 from quantgate.records import ItemEvidence, ItemScore, ReadOptions, Results, TaskResults
 
 PREFERRED = ("acc", "exact_match")
+ROLLING = ("word_perplexity", "byte_perplexity", "bits_per_byte")
+"""Metrics whose items are pairs of a text's log-likelihood and its weight."""
+HIGHER = frozenset({"acc", "acc_norm", "acc_mutual_info", "acc_bytes", "acc_all", "exact_match", "f1", "bleu", "chrf", "mcc", "likelihood"})
+LOWER = frozenset({"ter", "brier_score"})
+"""Which way the harness's own metrics go, as its registry declares it; of others nothing is known."""
 MARKS = ("doc_hash", "prompt_hash", "target_hash", "target")
 SETTINGS = "generation_settings"
 _FILE = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d:.-]+\.jsonl")
@@ -88,7 +94,8 @@ def _task(data: bytes, task: str, file: str, options: ReadOptions) -> tuple[Task
     lines = [_line(row, file, number) for number, row in json_lines(data, file)]
     lines, chosen = _filtered(lines, file, options.filter)
     metric = _metric(lines, file, options.metric)
-    items, unsliced = one_slice([_item(one, metric, file) for one in lines])
+    make = _rolling if metric in ROLLING and isinstance(lines[0].values[metric], list) else _item
+    items, unsliced = one_slice([make(one, metric, file) for one in lines])
     places: dict[str, list[int]] = {}
     for one in lines:
         places.setdefault(one.item_id, []).append(one.number)
@@ -104,6 +111,8 @@ def _task(data: bytes, task: str, file: str, options: ReadOptions) -> tuple[Task
             if (found := {one.item_id: mark for one in lines if (mark := one.marks[place]) is not None})
         },
         prompts={one.item_id: one.prompt for one in lines if one.prompt},
+        better="higher" if make is _rolling or metric in HIGHER else "lower" if metric in LOWER else None,
+        scale="unbounded" if make is _rolling else None,
     )
     return known, [f"{task or file}: {one}" for one in (twice(places), unsliced) if one is not None]
 
@@ -180,6 +189,34 @@ def _item(one: _Line, metric: str, file: str) -> ItemScore:
     )
 
 
+def _rolling(one: _Line, metric: str, file: str) -> ItemScore:
+    """A text: its score is its log-likelihood, in nats, and its tokens are the words or bytes that the file counts by."""
+    if metric not in one.values:
+        refuse(f"{metric}: missing", file, one.number)
+    pair = one.values[metric]
+    if not isinstance(pair, list) or len(pair) != 2 or isinstance(pair[1], bool) or not isinstance(pair[1], int):
+        refuse(f"{metric}: found {kind(pair)}, expected a log-likelihood and a whole number of words or bytes", file, one.number)
+    nats, weight = pair
+    if isinstance(nats, bool) or not isinstance(nats, int | float) or weight < 0:
+        refuse(f"{metric}: found {pair!r:.80}, expected a log-likelihood and its weight", file, one.number)
+    broken = not math.isfinite(nats)
+    return ItemScore(
+        item_id=one.item_id,
+        slice=one.slice,
+        cluster=None,
+        value=None if broken else float(nats),
+        why_unscored="its log-likelihood is not finite" if broken else None,
+        answered="",
+        expected=one.expected,
+        evidence=ItemEvidence(
+            item_id=one.item_id,
+            loglikelihoods=(None if broken else float(nats),),
+            nonfinite=broken,
+            scored_tokens=weight,
+        ),
+    )
+
+
 def _chance_level(choices: Sequence[int]) -> float | None:
     """Mean of 1 / choices; None for a task without choices. An item with a single one is always guessed."""
     if min(choices, default=0) < 1 or max(choices) < 2:
@@ -203,7 +240,7 @@ def _filtered(lines: list[_Line], file: str, wanted: str | None) -> tuple[list[_
 
 
 def _metric(lines: Sequence[_Line], file: str, wanted: str | None) -> str:
-    """The metric asked for; else ``acc``, ``exact_match``, or the first that is 0 or 1 throughout."""
+    """The metric asked for; else ``acc``, ``exact_match``, the first that is 0 or 1 throughout, or of rolling ones the first."""
     names = list(lines[0].values)
     if wanted is not None:
         if wanted not in names:
@@ -213,6 +250,8 @@ def _metric(lines: Sequence[_Line], file: str, wanted: str | None) -> str:
     for name in (*PREFERRED, *names):
         if name in names and (name in PREFERRED or all(_is_right_or_wrong(one.values.get(name)) for one in lines)):
             return name
+    if rolling := [name for name in ROLLING if isinstance(lines[0].values.get(name), list)]:
+        return rolling[0]
     what = f"metric: none of {', '.join(names) or 'the file'} is 0 or 1 for every item; name one with --metric"
     raise ResultsError(what, file=file)
 

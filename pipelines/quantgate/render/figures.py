@@ -46,14 +46,15 @@ def interval_figure(report: Report, golden_set: str, *, ident: str = "intervals"
     bottom = top + step * len(rows)
     domain = loss_domain(rows)
     scale = _Scale(domain, (left, right))
-    _loss_axes(canvas, scale, (top, bottom), [check.margin for _, check in rows])
+    _loss_axes(canvas, scale, (top, bottom), [check for _, check in rows])
     for index, (verdict, check) in enumerate(rows):
         middle = top + step * (index + 0.5)
         canvas.text(12, middle - 2, q.shortened(verdict.variant, 18), weight=600)
         canvas.note(12, middle + 13, _short_word(verdict), size=11)
         _interval(canvas, scale, middle, check)
         canvas.text(right + 14, middle + 4, _interval_words(check), size=12)
-    canvas.note((left + right) / 2, bottom + 36, "loss, points (positive: worse than the reference)", anchor="middle")
+    unit = "in score" if any(check.scale == "unbounded" for _, check in rows) else "points"
+    canvas.note((left + right) / 2, bottom + 36, f"loss, {unit} (positive: worse than the reference)", anchor="middle")
     return canvas.svg(bottom + 46)
 
 
@@ -115,14 +116,16 @@ def _judged(report: Report, golden_set: str) -> list[tuple[Verdict, Check]]:
     return sorted(found, key=lambda pair: q.is_control(pair[0].role))
 
 
-def _loss_axes(canvas: _Canvas, scale: _Scale, rows: _Domain, margins: Sequence[float | None]) -> None:
-    margin = next((value for value in margins if value is not None), None)
+def _loss_axes(canvas: _Canvas, scale: _Scale, rows: _Domain, checks: Sequence[Check]) -> None:
+    check = next((one for one in checks if one.margin is not None), None)
+    margin = None if check is None else check.margin
+    a_point = 1 if any(one.scale == "unbounded" for one in checks) else 100
     _band(canvas, scale, rows, margin)
     canvas.note(scale(0) - 4, rows[0] - 8, "no loss", anchor="end")
     if margin:
-        canvas.note(scale(margin) + 4, rows[0] - 8, f"margin {q.margin_points(margin)}")
-    for tick in _ticks(scale.domain[0] * 100, scale.domain[1] * 100, 7):
-        x = scale(tick / 100)
+        canvas.note(scale(margin) + 4, rows[0] - 8, f"margin {q.margin_cell(check).removesuffix(' (score)')}")
+    for tick in _ticks(scale.domain[0] * a_point, scale.domain[1] * a_point, 7):
+        x = scale(tick / a_point)
         canvas.line((x, rows[1]), (x, rows[1] + 4), stroke=_MUTED)
         canvas.note(x, rows[1] + 17, f"{tick:g}", size=11, anchor="middle")
 
@@ -168,8 +171,9 @@ def _outcome_mark(canvas: _Canvas, x: float, y: float, outcome: Outcome) -> None
 def _interval_words(check: Check) -> str:
     if check.bound is None:
         return "not measured" if check.estimate is None else "not tested"
-    low, high = q.points(check.lower, towards="down"), q.points(check.bound, towards="up")
-    return f"{q.points(check.estimate)} ({low} to {high}), {q.level_percent(check.level)}"
+    like = check.margin if check.scale == "unbounded" else None
+    low, high = q.loss(check.lower, check.scale, like=like, towards="down"), q.loss(check.bound, check.scale, like=like, towards="up")
+    return f"{q.loss(check.estimate, check.scale, like=like)} ({low} to {high}), {q.level_percent(check.level)}"
 
 
 def _margin_words(margin: float | None) -> str:

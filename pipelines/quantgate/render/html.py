@@ -25,6 +25,7 @@ from quantgate.records import (
     Policy,
     QualityRow,
     Report,
+    Scale,
     SliceRow,
     SpeedRow,
     Verdict,
@@ -257,9 +258,10 @@ def _variant_table(report: Report, lines: tuple[VariantLine, ...]) -> _Html:
     checks = {verdict.variant: q.worst_quality(verdict) for verdict in report.verdicts}
     rows = {row.variant: row for row in report.measurements}
     pairs = [(verdict, check) for verdict in report.verdicts if (check := checks[verdict.variant]) is not None]
-    domain = figures.loss_domain(pairs)
+    drawn = [(verdict, check) for verdict, check in pairs if check.scale != "unbounded"]
+    domain = figures.loss_domain(drawn)
     unit, size = q.byte_column(tuple(row.weight_bytes for row in report.measurements))
-    margins = {check.margin for _, check in pairs if check.margin is not None}
+    margins = {check.margin for _, check in drawn if check.margin is not None}
     axis = figures.strip_axis(domain, margins.pop() if len(margins) == 1 else None, ident="axis")
     columns = [
         _words("Variant"),
@@ -277,7 +279,9 @@ def _variant_table(report: Report, lines: tuple[VariantLine, ...]) -> _Html:
     several = len(report.golden_sets) > 1
     body = []
     for index, line in enumerate(lines):
-        strip = figures.interval_strip(checks.get(line.variant), domain, ident=f"strip-{index}")
+        check = checks.get(line.variant)
+        own = check is not None and check.scale == "unbounded"  # a unit of its own does not lie on the column's axis
+        strip = "" if own else figures.interval_strip(check, domain, ident=f"strip-{index}")
         body.append(_variant_cells(line, rows.get(line.variant), strip, size, several))
     return _table("One row per variant; tokens/s at the batch that fits", columns, body, kind="stack variants")
 
@@ -325,7 +329,7 @@ def _check_cells(verdict: Verdict, check: Check) -> list[_Cell]:
         q.check_figure(check, check.estimate),
         q.check_figure(check, check.lower, towards="down"),
         q.check_figure(check, check.bound, towards="up"),
-        q.check_limit(check.name, check.margin),
+        q.check_limit(check.name, check.margin, check.scale),
         q.level_percent(check.level),
         check.because,
     ]
@@ -365,7 +369,7 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
     reference = next((row.output_tokens for row in rows if row.variant == measured_on), None)
     columns = [
         _words("Variant"),
-        _Column("Right, %"),
+        _Column(_mean_header([row.scale for row in rows])),
         _Column("Scored"),
         _Column("Unscored"),
         _Column("Truncated"),
@@ -376,7 +380,7 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
     cells = [
         [
             row.variant,
-            q.percent_number(row.accuracy, digits=1),
+            q.mean_score(row.accuracy, row.scale),
             f"{q.count(row.scored)} of {q.count(row.items)}",
             q.count(row.unscored),
             q.count(row.truncated),
@@ -393,18 +397,27 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
     return _table(caption, columns, cells)
 
 
+def _mean_header(scales: Sequence[Scale]) -> str:
+    """What a column of answers' means is called."""
+    if "unbounded" in scales:
+        return "Mean score"
+    return "Mean score, %" if "unit" in scales else "Right, %"
+
+
 def _slice_table(rows: Sequence[QualityRow], policy: Policy) -> _Html:
+    scales: list[Scale] = [row.scale for row in rows]
+    unit = "in score" if "unbounded" in scales else "points"
     columns = [
         _words("Slice"),
         _words("Variant"),
         _Column("Items"),
-        _Column("Reference right, %"),
-        _Column("Right, %"),
+        _Column(f"Reference {_mean_header(scales)[:1].lower()}{_mean_header(scales)[1:]}"),
+        _Column(_mean_header(scales)),
         _Column("Got worse"),
         _Column("Got better"),
-        _Column("Loss, points"),
-        _Column("From, points"),
-        _Column("To, points"),
+        _Column(f"Loss, {unit}"),
+        _Column(f"From, {unit}"),
+        _Column(f"To, {unit}"),
         _Column("Level"),
     ]
     names = list(dict.fromkeys(part.slice for row in rows for part in row.slices))
@@ -423,13 +436,13 @@ def _slice_table(rows: Sequence[QualityRow], policy: Policy) -> _Html:
 def _slice_cells(part: SliceRow) -> list[_Cell]:
     return [
         q.count(part.n),
-        q.percent_number(part.reference_accuracy, digits=1),
-        q.percent_number(part.accuracy, digits=1),
+        q.mean_score(part.reference_accuracy, part.scale),
+        q.mean_score(part.accuracy, part.scale),
         q.count(part.b),
         q.count(part.c),
-        q.points(part.loss),
-        q.points(part.lower, towards="down"),
-        q.points(part.upper, towards="up"),
+        q.loss(part.loss, part.scale),
+        q.loss(part.lower, part.scale, towards="down"),
+        q.loss(part.upper, part.scale, towards="up"),
         q.level_percent(part.level),
     ]
 
@@ -481,7 +494,7 @@ def _flip_table(caption: str, flips: Sequence[FlipRow]) -> _Html:
     columns = [
         _words("Item"),
         _words("Change"),
-        _Column("Moved, nats"),
+        _Column("Moved, nats" if all(flip.reference_score is None for flip in flips) else "Moved, in score"),
         _words("Prompt"),
         _words("Right answer"),
         _words("Reference"),
@@ -498,13 +511,15 @@ def _flip_cells(flip: FlipRow) -> list[_Cell]:
         q.significant(flip.severity, 2),
         _folded_text(flip.prompt),
         _folded_text(flip.expected),
-        _join([_folded_text(flip.reference_answer), _mark(worse)]),
-        _join([_folded_text(flip.variant_answer), _mark(not worse)]),
+        _join([_folded_text(flip.reference_answer), _mark(worse, flip.reference_score)]),
+        _join([_folded_text(flip.variant_answer), _mark(not worse, flip.variant_score)]),
     ]
 
 
-def _mark(right: bool) -> _Html:
-    return _el("span", "right" if right else "wrong", class_="mark right" if right else "mark")
+def _mark(right: bool, score: float | None) -> _Html:
+    """Right or wrong, or the score; marked where it is the better of the two."""
+    word = "right" if right else "wrong"
+    return _el("span", word if score is None else f"score {q.significant(score)}", class_="mark right" if right else "mark")
 
 
 def _folded_text(text: str) -> _Html:

@@ -63,11 +63,11 @@ def _line(name: str, verdict: Verdict | None, row: MeasurementRow | None) -> Var
         role=role,
         verdict=unjudged if verdict is None else q.verdict_word(verdict),
         golden_set="" if check is None else q.check_set(check),
-        loss=q.points(None if check is None else check.estimate),
-        upper=q.points(None if check is None else check.bound, towards="up"),
+        loss=q.loss_cell(check, None if check is None else check.estimate),
+        upper=q.loss_cell(check, None if check is None else check.bound, towards="up"),
         level=q.level_percent(None if check is None else check.level),
         relation="" if check is None else q.relation(check),
-        margin=q.margin_points(None if check is None else check.margin),
+        margin=q.margin_cell(check),
         flips=q.flips(check),
         weights=q.decimal_bytes(None if row is None else row.weight_bytes),
         freed=freed_share(row),
@@ -259,7 +259,7 @@ def check_figures(check: Check) -> str:
         "estimate": q.check_figure(check, check.estimate),
         "lower bound": q.check_figure(check, check.lower, towards="down"),
         "upper bound": q.check_figure(check, check.bound, towards="up"),
-        "allowed" if q.is_quality(check) else "limit": q.check_limit(check.name, check.margin),
+        "allowed" if q.is_quality(check) else "limit": q.check_limit(check.name, check.margin, check.scale),
         "confidence": q.level_percent(check.level),
         "p": q.p_value(check.p_value),
         "items": q.count(check.n),
@@ -327,7 +327,7 @@ def _failures(row: MeasurementRow) -> str:
 
 def _quality(report: Report, row: QualityRow) -> str:
     head = (
-        f"quality on {plain(q.golden_label(report, row.golden_set))}: {q.percent(row.accuracy, digits=1)} right, "
+        f"quality on {plain(q.golden_label(report, row.golden_set))}: {_right(row)}, "
         f"{q.count(row.scored)} of {q.count(row.items)} items scored, {q.count(row.truncated)} truncated, "
         f"{q.count(row.output_tokens)} output tokens"
     )
@@ -335,15 +335,29 @@ def _quality(report: Report, row: QualityRow) -> str:
     columns = {
         "slice": [plain(part.slice) for part in parts],
         "items": [q.count(part.n) for part in parts],
-        "loss, points": [q.points(part.loss) for part in parts],
-        "from": [q.points(part.lower, towards="down") for part in parts],
-        "to": [q.points(part.upper, towards="up") for part in parts],
+        "loss, in score" if row.scale == "unbounded" else "loss, points": [q.loss(part.loss, row.scale) for part in parts],
+        "from": [q.loss(part.lower, row.scale, towards="down") for part in parts],
+        "to": [q.loss(part.upper, row.scale, towards="up") for part in parts],
         "level": [q.level_percent(part.level) for part in parts],
         "worse": [q.count(part.b) for part in parts],
         "better": [q.count(part.c) for part in parts],
     }
     slices = _aligned(columns, right=frozenset(columns) - {"slice"}) if parts else []
     return "\n".join([head, *(f"  {line}" for line in [*_divergence(row), *slices])])
+
+
+def _right(row: QualityRow) -> str:
+    """What it scores, in words."""
+    if row.scale == "binary":
+        return f"{q.percent(row.accuracy, digits=1)} right"
+    return f"mean score {q.mean_score(row.accuracy, row.scale)}{' %' if row.scale == 'unit' and row.accuracy is not None else ''}"
+
+
+def moved(flip: FlipRow) -> str:
+    """How far an item moved, with its unit: its score where scores are graded, else the preference in nats."""
+    if flip.reference_score is None or flip.variant_score is None:
+        return f"{q.significant(flip.severity)} nats"
+    return f"from {q.significant(flip.reference_score)} to {q.significant(flip.variant_score)} in score"
 
 
 def _divergence(row: QualityRow) -> list[str]:
@@ -373,8 +387,7 @@ def _flips(flips: Sequence[FlipRow]) -> str:
 def _flip(flip: FlipRow) -> list[str]:
     worse = flip.direction == "regression"
     return [
-        f"  {'got worse' if worse else 'got better':<10} {plain(flip.item_id)} ({plain(flip.slice)}), moved "
-        f"{q.significant(flip.severity)} nats",
+        f"  {'got worse' if worse else 'got better':<10} {plain(flip.item_id)} ({plain(flip.slice)}), moved {moved(flip)}",
         *(f"    {label:<10} {q.shortened(plain(text), _TEXT_WIDTH - 15)}" for label, text in _answers(flip)),
     ]
 

@@ -7,10 +7,19 @@ demand that cannot be looked at becomes a check that is not measured, never one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 
-from quantgate.records import Check, CheckRule, GoldenReference, ItemEvidence, KLStatistics, Outcome, VariantEvidence
+from quantgate.records import (
+    Check,
+    CheckRule,
+    GoldenReference,
+    ItemEvidence,
+    KLStatistics,
+    Outcome,
+    ScoreSheet,
+    VariantEvidence,
+)
 from quantgate.render.quantities import Towards, check_limit, count, fixed, percent, significant
 from quantgate.stages.subject import Subject, one_line, sheet_of
 
@@ -186,7 +195,7 @@ def plain_checks(subject: Subject) -> tuple[Check, ...]:
 
 
 def _plain_checks(subject: Subject) -> Iterator[Check]:
-    for rule in (one for one in subject.policy.checks if one.kind != "quality"):
+    for rule in (one for one in subject.policy.checks if one.kind not in ("quality", "perplexity_ratio")):
         figures = _FIGURES.get(rule.kind)
         if figures is None:
             why_not = f"the policy asks for '{rule.kind}', which is not known here"
@@ -315,12 +324,19 @@ def _length(golden: GoldenReference, subject: Subject) -> Figure | None:
     if base is None or sheet is None:
         who = "the reference" if base is None else "the variant"
         return Figure(name=name, why_not=f"{who} was not scored on {golden.name}")
-    answers = sum(item.evidence.text is not None for item in base.items)
-    if not answers or base.output_tokens < LENGTH_FROM_TOKENS * answers:
+    asked = base if sheet.stopped is None else _asked_alike(base, sheet)
+    answers = sum(item.evidence.text is not None for item in asked.items)
+    if not answers or asked.output_tokens < LENGTH_FROM_TOKENS * answers:
         return None
     return Figure(
-        name=name, value=sheet.output_tokens / base.output_tokens, sentence="writes {} as many tokens as the reference"
+        name=name, value=sheet.output_tokens / asked.output_tokens, sentence="writes {} as many tokens as the reference"
     )
+
+
+def _asked_alike(base: ScoreSheet, sheet: ScoreSheet) -> ScoreSheet:
+    """The reference's sheet without the items that a variant was not asked, as its scoring ended early."""
+    ids = {item.item_id for item in sheet.items}
+    return replace(base, items=tuple(item for item in base.items if item.item_id in ids))
 
 
 def _no_set(rule: CheckRule, subject: Subject) -> Iterator[Figure]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from math import isfinite
+from statistics import fmean, median
 
 from quantgate.records import (
     Capacity,
@@ -33,10 +34,11 @@ from quantgate.records import (
     VariantEvidence,
 )
 from quantgate.render.policy import waiver_lines
-from quantgate.render.quantities import ratio
+from quantgate.render.quantities import count, ratio
 from quantgate.stages.gate import EXIT_CODES
-from quantgate.stages.pairing import paired_items, right_on_both
+from quantgate.stages.pairing import Meaning, meaning, paired_items
 from quantgate.stages.subject import one_line
+from quantgate.stats.graded import decide_scores
 from quantgate.stats.paired import loss_lower, loss_upper
 from quantgate.stats.proportions import mcnemar_exact
 
@@ -117,7 +119,16 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
         if line.state != "used" or line.waiver.variant not in passing:  # a verdict that passes has said it
             yield _sentence(line.sentence)
     for one in evidence.variants:
+        yield from _early_stops(one)
         yield from _cold_starts(one)
+
+
+def _early_stops(one: VariantEvidence) -> Iterator[str]:
+    """Where scoring ended before the last item, and why."""
+    for sheet in one.sheets:
+        if (stop := sheet.stopped) is not None:
+            asked = f"{count(stop.asked)} of {count(stop.items)} items of {sheet.golden_set}"
+            yield f"{one.variant.name}: scoring stopped after {asked}: {one_line(stop.because)}. The others were not asked."
 
 
 def _is_small_slice(check: Check) -> bool:
@@ -249,20 +260,30 @@ def _quality(evidence: Evidence, reference: VariantEvidence, context: Context) -
     for one in evidence.variants:
         for sheet in one.sheets:
             base = _sheet_of(reference, sheet)
-            paired = [] if base is None or one is reference else _all_items(base, sheet)
+            found = _meaning(base or sheet, sheet, context.policy, foreign=one.source == "file")
+            paired = [] if base is None or one is reference or found is None else _all_items(base, sheet)
             yield QualityRow(
                 variant=one.variant.name,
                 golden_set=sheet.golden_set,
                 items=len(sheet.items),
                 scored=len(sheet.scored),
-                accuracy=sheet.mean,
+                accuracy=sheet.mean if found is not None else None,
                 truncated=sum(item.evidence.truncated for item in sheet.items),
                 output_tokens=sheet.output_tokens,
                 unscored=len(sheet.items) - len(sheet.scored),
                 kl=sheet.kl,
-                mcnemar_p=_mcnemar(paired),
-                slices=tuple(_slices(sheet, base, paired, context.policy.alpha)),
+                mcnemar_p=_mcnemar(paired, found),
+                slices=tuple(_slices(sheet, base, paired, (context.policy.alpha, found))),
+                scale="binary" if found is None else found.scale,
+                asked=None if sheet.stopped is None else sheet.stopped.asked,
             )
+
+
+def _meaning(base: ScoreSheet, sheet: ScoreSheet, policy: Policy, *, foreign: bool) -> Meaning | None:
+    """What a sheet's scores are by the first quality rule of its set under which they are anything; None where they fit none."""
+    rules = [rule for rule in policy.checks if rule.kind == "quality" and rule.golden_set in ("*", sheet.golden_set)]
+    every = (meaning(base, sheet, rule, foreign=foreign) for rule in (*rules, None))
+    return next((one for one in every if isinstance(one, Meaning)), None)
 
 
 def _sheet_of(one: VariantEvidence, like: ScoreSheet) -> ScoreSheet | None:
@@ -270,32 +291,38 @@ def _sheet_of(one: VariantEvidence, like: ScoreSheet) -> ScoreSheet | None:
 
 
 def _all_items(reference: ScoreSheet, variant: ScoreSheet) -> list[Both]:
-    """Every item that either side has: one that crashed and vanished is shown as the gate counts it."""
+    """Every item that either side has: one that crashed and vanished is shown as the gate counts it, one that was not asked is not."""
     left, right = ({item.item_id: item for item in sheet.items} for sheet in (reference, variant))
-    return [(left.get(one), right.get(one)) for one in {**left, **right}]
+    return [(left.get(one), right.get(one)) for one in (right if variant.stopped is not None else {**left, **right})]
 
 
-def _mcnemar(paired: Sequence[Both]) -> float | None:
-    if not paired:
+def _mcnemar(paired: Sequence[Both], found: Meaning | None) -> float | None:
+    if not paired or found is None or found.scale != "binary":
         return None
-    b, c = _counts(paired)
+    b, c = _counts(paired, found)
     return mcnemar_exact(b=b, c=c).two_sided
 
 
-def _counts(paired: Sequence[Both]) -> tuple[int, int]:
+def _counts(paired: Sequence[Both], found: Meaning) -> tuple[int, int]:
     """Regressions and recoveries, missing answers counted as the gate counts them."""
-    both = [right_on_both(left, right) for left, right in paired]
-    return sum(base and not other for base, other in both), sum(other and not base for base, other in both)
+    losses = [found.loss(*(None if one is None else one.value for one in both)) for both in paired]
+    return sum(one > 0 for one in losses), sum(one < 0 for one in losses)
 
 
-def _slices(sheet: ScoreSheet, base: ScoreSheet | None, paired: Sequence[Both], alpha: float) -> Iterator[SliceRow]:
+def _slices(
+    sheet: ScoreSheet, base: ScoreSheet | None, paired: Sequence[Both], by: tuple[float, Meaning | None]
+) -> Iterator[SliceRow]:
     """Slices are shown with bounds at alpha / k over the k slices looked at; they decide nothing."""
+    alpha, found = by
     names = list(dict.fromkeys([_slice(both) for both in paired] or [item.slice for item in sheet.items]))
     level = alpha / max(1, len(names))
     for name in names:
         pairs = [both for both in paired if _slice(both) == name]
         n = len(pairs) or sum(item.slice == name for item in sheet.items)
-        b, c = _counts(pairs)
+        if found is not None and found.scale != "binary":
+            yield _graded_slice(name, (base, sheet), pairs, found, level)
+            continue
+        b, c = (0, 0) if found is None else _counts(pairs, found)
         yield SliceRow(
             slice=name,
             n=n,
@@ -308,6 +335,33 @@ def _slices(sheet: ScoreSheet, base: ScoreSheet | None, paired: Sequence[Both], 
             upper=loss_upper(b=b, c=c, n=n, alpha=level) if pairs else None,
             level=1 - level,
         )
+
+
+def _graded_slice(
+    name: str, sheets: tuple[ScoreSheet | None, ScoreSheet], pairs: Sequence[Both], found: Meaning, level: float
+) -> SliceRow:
+    """Bounds by the rule that decides on graded scores; of unbounded ones only items that both sides have are looked at."""
+    scores = [tuple(None if one is None else one.value for one in both) for both in pairs]
+    if found.scale == "unbounded":
+        scores = [both for both in scores if None not in both]
+    losses = [found.loss(*both) for both in scores]
+    bounds = (
+        decide_scores(losses=losses, margin=0.5, alpha=level, bounded=found.scale == "unit").decision if losses else None
+    )
+    base, sheet = sheets
+    return SliceRow(
+        slice=name,
+        n=len(losses) or sum(item.slice == name for item in sheet.items),
+        reference_accuracy=None if base is None else _accuracy(base, name),
+        accuracy=_accuracy(sheet, name),
+        b=sum(one > 0 for one in losses),
+        c=sum(one < 0 for one in losses),
+        loss=fmean(losses) if losses else None,
+        lower=None if bounds is None or not isfinite(bounds.lower) else bounds.lower,
+        upper=None if bounds is None or not isfinite(bounds.upper) else bounds.upper,
+        level=1 - level,
+        scale=found.scale,
+    )
 
 
 def _slice(both: Both) -> str:
@@ -326,14 +380,16 @@ def _flips(evidence: Evidence, reference: VariantEvidence, context: Context) -> 
         if one is reference:
             continue
         for golden in context.golden_sets:
-            yield from _flips_of(one, reference, golden)
+            yield from _flips_of(one, reference, golden, context.policy)
 
 
-def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSet) -> list[FlipRow]:
+def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSet, policy: Policy) -> list[FlipRow]:
     sheet = next((sheet for sheet in one.sheets if sheet.golden_sha256 == golden.sha256), None)
     base = None if sheet is None else _sheet_of(reference, sheet)
-    if sheet is None or base is None:
+    found = None if sheet is None or base is None else _meaning(base, sheet, policy, foreign=one.source == "file")
+    if sheet is None or base is None or found is None:
         return []
+    graded = found.scale != "binary"
     items: Mapping[str, GoldenItem] = {item.item_id: item for item in golden.items}
     rows = [
         FlipRow(
@@ -345,8 +401,10 @@ def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSe
             expected=right.expected,
             reference_answer=left.answered,
             variant_answer=right.answered,
-            direction="regression" if left.value else "recovery",
-            severity=_severity(left, right),
+            direction="regression" if found.loss(left.value, right.value) > 0 else "recovery",
+            severity=abs(right.value - left.value) if graded else _severity(left, right),
+            reference_score=left.value if graded else None,
+            variant_score=right.value if graded else None,
         )
         for left, right in paired_items(base, sheet)
         if left.value is not None and right.value is not None and left.value != right.value

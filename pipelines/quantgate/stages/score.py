@@ -25,6 +25,7 @@ from quantgate.records import (
     ScoreSheet,
     Step,
 )
+from quantgate.stages import scales
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +59,7 @@ def score(session: Session, device: Device, job: Job, progress: Progress) -> Sco
     Raises ``EngineError`` where a prompt does not fit into the model's context: nothing is ever cut silently.
     """
     started_s = device.now_s()
+    scale, better = scales.stated(metric.info for metric in job.metrics.values())
     prompts = [_prompt(item, session.tokenizer) for item in job.golden.items]
     _refuse_overlong(prompts, session.shape.context_tokens)
     evidence: dict[str, ItemEvidence] = {}
@@ -75,6 +77,8 @@ def score(session: Session, device: Device, job: Job, progress: Progress) -> Sco
         conditions=_conditions(session.tokenizer, device),
         first_prompt=session.tokenizer.render(job.golden.items[0]) if job.golden.items else "",
         seconds=device.now_s() - started_s,
+        scale=scale,
+        better=better,
     )
 
 
