@@ -10,7 +10,7 @@ Digests are lower-case hexadecimal SHA-256. Mappings appear only where the keys 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from statistics import geometric_mean, median
 from typing import Literal, TypeAlias
@@ -105,8 +105,16 @@ class BatchPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ChatMessage:
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GoldenItem:
-    """One question with its right answer. Multiple choice: ``choices`` and ``answer``; generated: ``answers`` and ``stop``."""
+    """One question with what is right about it. Multiple choice: ``choices`` and ``answer``; generated: ``answers`` or ``references``."""
 
     item_id: str
     slice: str
@@ -122,6 +130,14 @@ class GoldenItem:
     max_new_tokens: int = 12
     line: int = 0
     """Line of the file the item was read from, for messages."""
+    messages: tuple[ChatMessage, ...] = ()
+    """The conversation to go on with; ``prompt`` then holds it as a person reads it, a turn a line."""
+    references: tuple[str, ...] = ()
+    """Texts that a graded metric compares with."""
+    weight: float = 1.0
+    """Share of the item in displayed means; the paired decision needs equal weights."""
+    options: Mapping[str, Scalar | tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """What the item's metric wants to know, for example a pattern or a tolerance; a JSON object is held as its text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,13 +163,29 @@ class GoldenSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricInfo:
-    """What a metric is. ``needs``: ``loglikelihoods`` of the choices or generated ``text``."""
+    """What a metric is. ``needs``: ``loglikelihoods`` of the choices, generated ``text``, or the item's own ``tokens`` scored."""
 
     name: str
     unit: str
+    """Of the figure that is shown for a whole set."""
     higher_is_better: bool
-    needs: Literal["loglikelihoods", "text"]
+    """Direction of that figure; an item's score is always turned so that larger is better."""
+    needs: Literal["loglikelihoods", "text", "tokens"]
     definition: str
+    scale: Literal["binary", "unit", "unbounded"] = "binary"
+    """An item's score: right or wrong, graded in [0, 1], or any finite number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricFigure:
+    """One metric over all its items of a golden set, combined as the metric is: a corpus figure is not a mean of items'."""
+
+    metric: MetricInfo
+    value: float | None
+    """In the metric's unit and direction; None where no item was scored."""
+    items: int
+    scored: int
+    equal_weights: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,11 +202,13 @@ class ItemEvidence:
     nonfinite: bool = False
     first_token_logprob: float | None = None
     """Log probability of the first generated token: tells two variants apart that answer alike."""
+    scored_tokens: int = 0
+    """How many tokens ``loglikelihoods[0]`` sums over, for an item whose own text is scored."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ItemScore:
-    """One item's score in [0, 1], or None with the reason; the evidence it was computed from stays beside it."""
+    """One item's score, larger is better, or None with the reason; the evidence it was computed from stays beside it."""
 
     item_id: str
     slice: str
@@ -184,6 +218,9 @@ class ItemScore:
     answered: str = ""
     expected: str = ""
     evidence: ItemEvidence
+    weight: float = 1.0
+    parts: tuple[float, ...] = ()
+    """What adds up over items where the corpus figure is no mean: nats and tokens, n-gram counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -274,6 +311,8 @@ class ScoreSheet:
     kl: KLStatistics | None = None
     why_no_kl: str | None = None
     seconds: float = 0.0
+    figures: tuple[MetricFigure, ...] = ()
+    """One a metric of the set, as that metric combines its items."""
 
     @property
     def scored(self) -> tuple[ItemScore, ...]:
@@ -849,6 +888,8 @@ class QualityRow:
     mcnemar_p: float | None
     """Exact McNemar, two-sided: tests a loss of zero; informative, never decides."""
     slices: tuple[SliceRow, ...]
+    figures: tuple[MetricFigure, ...] = ()
+    """Each metric's own figure over the set."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from quantgate.records import Check, CheckRule, Failure, GoldenReference, Outcome, ScoreSheet, VariantEvidence
 from quantgate.render.quantities import count, level_percent, margin_points, percent, points
+from quantgate.stages.figures import why_weighted
 from quantgate.stages.pairing import Pairs, pair
 from quantgate.stages.subject import Subject, one_line, sheet_of
 from quantgate.stats.clusters import clustered_loss
@@ -181,6 +182,8 @@ def _pairs(subject: Subject, golden: GoldenReference, target: GoldenReference, r
     variant = _own_sheet("the variant", subject.variant, golden)
     if isinstance(reference, str) or isinstance(variant, str):
         return reference if isinstance(reference, str) else str(variant)
+    if (reason := why_weighted(reference, target.item_ids) or why_weighted(variant, target.item_ids)) is not None:
+        return reason
     if any(item.evidence.nonfinite for item in reference.items):
         return "the reference gave NaN or infinity"
     role, absent = subject.variant.variant.role, subject.policy.max_absent_reference

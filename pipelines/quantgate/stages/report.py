@@ -34,6 +34,7 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import ratio
+from quantgate.stages.figures import right_or_wrong, share, worth_showing
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import paired_items, right_on_both
 from quantgate.stages.subject import one_line
@@ -249,19 +250,21 @@ def _quality(evidence: Evidence, reference: VariantEvidence, context: Context) -
     for one in evidence.variants:
         for sheet in one.sheets:
             base = _sheet_of(reference, sheet)
-            paired = [] if base is None or one is reference else _all_items(base, sheet)
+            flips = base is not None and right_or_wrong(base) and right_or_wrong(sheet)
+            paired = _all_items(base, sheet) if base is not None and flips and one is not reference else []
             yield QualityRow(
                 variant=one.variant.name,
                 golden_set=sheet.golden_set,
                 items=len(sheet.items),
                 scored=len(sheet.scored),
-                accuracy=sheet.mean,
+                accuracy=share(sheet),
                 truncated=sum(item.evidence.truncated for item in sheet.items),
                 output_tokens=sheet.output_tokens,
                 unscored=len(sheet.items) - len(sheet.scored),
                 kl=sheet.kl,
                 mcnemar_p=_mcnemar(paired),
                 slices=tuple(_slices(sheet, base, paired, context.policy.alpha)),
+                figures=sheet.figures if worth_showing(sheet.figures) else (),
             )
 
 
@@ -316,6 +319,8 @@ def _slice(both: Both) -> str:
 
 
 def _accuracy(sheet: ScoreSheet, name: str) -> float | None:
+    if share(sheet) is None:
+        return None
     values = [item.value for item in sheet.scored if item.slice == name and item.value is not None]
     return sum(values) / len(values) if values else None
 
@@ -332,7 +337,7 @@ def _flips(evidence: Evidence, reference: VariantEvidence, context: Context) -> 
 def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSet) -> list[FlipRow]:
     sheet = next((sheet for sheet in one.sheets if sheet.golden_sha256 == golden.sha256), None)
     base = None if sheet is None else _sheet_of(reference, sheet)
-    if sheet is None or base is None:
+    if sheet is None or base is None or not (right_or_wrong(sheet) and right_or_wrong(base)):
         return []
     items: Mapping[str, GoldenItem] = {item.item_id: item for item in golden.items}
     rows = [
