@@ -186,6 +186,9 @@ class MetricFigure:
     items: int
     scored: int
     equal_weights: bool = True
+    lower: float | None = None
+    """Wilson's 95 % interval of a share of items that are right or wrong, of equal weight; None for any other figure."""
+    upper: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
