@@ -187,7 +187,7 @@ class MetricFigure:
     scored: int
     equal_weights: bool = True
     lower: float | None = None
-    """Wilson's 95 % interval of a share of items that are right or wrong, of equal weight; None for any other figure."""
+    """Wilson's 95 % interval of a share of items that are right or wrong, of equal weight, in a report; None for any other figure."""
     upper: float | None = None
 
 

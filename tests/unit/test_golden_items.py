@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,17 @@ def test_questions_without_a_right_answer_do_not_contradict_each_other(tmp_path:
     read(tmp_path, *items)
     (warning,) = golden.check(golden.load(tmp_path / "set.jsonl"))
     assert "ask the same; give them one cluster" in warning
+
+
+def test_the_examples_of_the_manual_are_items(tmp_path: Path) -> None:
+    """Every example line of the manual is read, fits its metric, and each metric has one."""
+    manual = (Path(__file__).parents[2] / "docs" / "golden-sets.md").read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```json\n(.*?)```", manual, flags=re.DOTALL) for line in block.splitlines()]
+    found = read(tmp_path, *map(json.loads, lines))
+    assert {one.metric for one in found} == set(BUILT_IN)
+    for one in (each for each in found if each.metric != "library"):  # that one would be fetched
+        assert plugins.load("metric", one.metric)().why_unfit(one) is None
+    for metric, keys in BUILT_IN.items():
+        (described,) = re.findall(rf"^\| `{metric}` \|[^|]*\|[^|]*\|(.*)\|$", manual, flags=re.MULTILINE)
+        if metric != "library":
+            assert [one for one in keys.options if f"`{one}`" not in described] == []

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from quantgate.ports import Metric
 from quantgate.records import GoldenItem, GoldenSet, ItemScore, MetricFigure, MetricInfo, Policy, ScoreSheet
-from quantgate.stats.proportions import wilson
 
 
 def figures(
@@ -21,21 +20,15 @@ def figures(
     for item, score in zip(golden, scores, strict=True):
         metric = metrics[item.metric]
         by_info.setdefault(metric.info_of(item), (metric, []))[1].append(score)
-    return tuple(_figure(info, metric, found) for info, (metric, found) in by_info.items())
-
-
-def _figure(info: MetricInfo, metric: Metric, scores: Sequence[ItemScore]) -> MetricFigure:
-    equal = len({one.weight for one in scores}) < 2
-    right = [bool(one.value) for one in scores if one.value is not None]
-    found = wilson(k=sum(right), n=len(right), alpha=0.05) if right and equal and info.scale == "binary" else None
-    return MetricFigure(
-        metric=info,
-        value=metric.combine(scores),
-        items=len(scores),
-        scored=len(right),
-        equal_weights=equal,
-        lower=None if found is None else found.lower,
-        upper=None if found is None else found.upper,
+    return tuple(
+        MetricFigure(
+            metric=info,
+            value=metric.combine(found),
+            items=len(found),
+            scored=sum(one.value is not None for one in found),
+            equal_weights=len({one.weight for one in found}) < 2,
+        )
+        for info, (metric, found) in by_info.items()
     )
 
 

@@ -6,7 +6,7 @@ Nothing is decided here and nothing is read or written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from quantgate.records import (
@@ -21,6 +21,7 @@ from quantgate.records import (
     GoldenSet,
     ItemScore,
     MeasurementRow,
+    MetricFigure,
     ModelSource,
     Policy,
     Promotion,
@@ -39,7 +40,7 @@ from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import paired_items, right_on_both
 from quantgate.stages.subject import one_line
 from quantgate.stats.paired import loss_lower, loss_upper
-from quantgate.stats.proportions import mcnemar_exact
+from quantgate.stats.proportions import mcnemar_exact, wilson
 
 COLD_START = 2.0
 """A first timed generation this many times the median was not warm."""
@@ -264,8 +265,18 @@ def _quality(evidence: Evidence, reference: VariantEvidence, context: Context) -
                 kl=sheet.kl,
                 mcnemar_p=_mcnemar(paired),
                 slices=tuple(_slices(sheet, base, paired, context.policy.alpha)),
-                figures=sheet.figures if worth_showing(sheet.figures) else (),
+                figures=tuple(map(with_interval, sheet.figures)) if worth_showing(sheet.figures) else (),
             )
+
+
+def with_interval(figure: MetricFigure) -> MetricFigure:
+    """A share of right answers with its interval; any other figure as it is. Weights that differ have no such interval."""
+    if figure.value is None or figure.metric.scale != "binary" or not figure.equal_weights:
+        return figure
+    right = figure.value if figure.metric.higher_is_better else 1 - figure.value
+    found = wilson(k=round(right * figure.scored), n=figure.scored, alpha=0.05)
+    lower, upper = (found.lower, found.upper) if figure.metric.higher_is_better else (1 - found.upper, 1 - found.lower)
+    return replace(figure, lower=lower, upper=upper)
 
 
 def _sheet_of(one: VariantEvidence, like: ScoreSheet) -> ScoreSheet | None:

@@ -75,5 +75,5 @@ def test_no_text_is_no_score_and_an_unfit_item_is_an_error() -> None:
     found = score(METRIC, item("numeric_match", answers=("1",)), None)
     assert (found.value, found.why_unscored) == (None, "no text was generated")
     for answers in ((), ("one",)):
-        with pytest.raises(ValueError, match="no answers|no number"):
+        with pytest.raises(ValueError, match=r"no answers|no number"):
             score(METRIC, item("numeric_match", answers=answers), "1")

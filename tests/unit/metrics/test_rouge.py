@@ -24,7 +24,11 @@ def test_left_out_the_kind_is_rouge_l_and_the_best_reference_counts() -> None:
     assert value(Rouge(), one, FOX[1]) == RougeScorer(["rougeL"]).score(*FOX)["rougeL"].fmeasure
 
 
-@pytest.mark.parametrize("text", ["\u6211\u4eec\u5728\u5317\u4eac\u5403\u70e4\u9e2d\u5427", "\u0417\u0434\u0440\u0430\u0432\u0441\u0442\u0432\u0443\u0439", "na\u00efve caf\u00e9", "\u0939\u093f\u0928\u094d\u0926\u0940"])
+CHINESE, RUSSIAN = "\u6211\u4eec\u5728\u5317\u4eac\u5403\u70e4\u9e2d\u5427", "\u0417\u0434\u0440\u0430\u0432\u0441\u0442\u0432\u0443\u0439"
+FRENCH, HINDI = "na\u00efve caf\u00e9", "\u0939\u093f\u0928\u094d\u0926\u0940"
+
+
+@pytest.mark.parametrize("text", [CHINESE, RUSSIAN, FRENCH, HINDI])
 def test_other_scripts_are_not_dropped(text: str) -> None:
     """Equal texts score 1 in any script, and another text less."""
     one = item("rouge", references=(text,), options={"kind": "rouge1"})
