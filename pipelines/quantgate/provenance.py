@@ -35,7 +35,8 @@ LIBRARIES = (
 )
 UNKNOWN_VERSION = "0+unknown"
 EVIDENCE_SOURCES = (
-    "devices", "divergence.py", "engines", "golden.py", "golden_items.py", "golden_keys.py", "kvcache.py", "metrics", "numerals.py",
+    "devices", "divergence.py", "engines", "golden.py", "golden_items.py", "golden_keys.py", "golden_options.py",
+    "kvcache.py", "metrics", "numerals.py",
     "ports.py", "quantizers", "records.py",
     "stages/capacity.py", "stages/corpus.py", "stages/diverge.py", "stages/figures.py", "stages/measure.py", "stages/quantize.py",
     "stages/score.py", "strictjson.py", "worker.py",
