@@ -55,21 +55,29 @@ def parse(data: bytes, file: str, keys_of: KeysOf = built_in) -> tuple[GoldenIte
     """Read all items, or raise one ``GoldenSetError`` that lists the faults."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise GoldenSetError("is UTF-16; save it as UTF-8", file=file, line=1)
-    items: list[GoldenItem] = []
-    faults: list[tuple[int, str]] = []
-    seen: dict[str, int] = {}
-    for line, raw in lines_of(data):
-        try:
-            items.append(item_of(object_of(raw), line, seen, keys_of, Path(file).parent))
-        except Fault as fault:
-            faults.append((line, str(fault)))
-        if len(faults) == MAX_FAULTS:
-            break
+    items, faults = read_lines(data, Path(file).parent, keys_of, MAX_FAULTS)
     if faults:
         raise together(faults, file)
     if not items:
         raise GoldenSetError("has 0 items, so nothing could be measured", file=file)
     return tuple(items)
+
+
+def read_lines(
+    data: bytes, folder: Path, keys_of: KeysOf = built_in, most_faults: int | None = None
+) -> tuple[list[GoldenItem], list[tuple[int, str]]]:
+    """The items of all readable lines, and what is wrong with the others, up to ``most_faults`` of them."""
+    items: list[GoldenItem] = []
+    faults: list[tuple[int, str]] = []
+    seen: dict[str, int] = {}
+    for line, raw in lines_of(data):
+        try:
+            items.append(item_of(object_of(raw), line, seen, keys_of, folder))
+        except Fault as fault:
+            faults.append((line, str(fault)))
+        if len(faults) == most_faults:
+            break
+    return items, faults
 
 
 def together(faults: Sequence[tuple[int, str]], file: str) -> GoldenSetError:

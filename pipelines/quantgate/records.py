@@ -169,11 +169,13 @@ class MetricInfo:
     unit: str
     """Of the figure that is shown for a whole set."""
     higher_is_better: bool
-    """Direction of that figure; an item's score is always turned so that larger is better."""
+    """Direction of an item's score. The metrics that come with the program turn it so that larger is better."""
     needs: Literal["loglikelihoods", "text", "tokens"]
     definition: str
     scale: Literal["binary", "unit", "unbounded"] = "binary"
     """An item's score: right or wrong, graded in [0, 1], or any finite number."""
+    figure_lower_is_better: bool = False
+    """Direction of the figure for a whole set, which is shown as people quote it: a perplexity falls where the scores rise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

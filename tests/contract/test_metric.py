@@ -77,7 +77,8 @@ def test_every_metric_is_held_to_this() -> None:
 
 
 def test_larger_is_better(name: str, metric: Metric, item: GoldenItem) -> None:
-    """The good answer has the larger value, both within the scale that the metric declares."""
+    """The good answer has the larger value, as the metric says, both within the scale that it declares."""
+    assert metric.info_of(item).higher_is_better
     good, bad = metric.score(item, CASES[name].good), metric.score(item, CASES[name].bad)
     assert good.value is not None and bad.value is not None and good.value > bad.value
     match metric.info_of(item).scale:
@@ -91,7 +92,7 @@ def test_the_figure_is_in_the_metrics_own_direction(name: str, metric: Metric, i
     """Combined over one item, the better answer has the better figure."""
     good, bad = (metric.combine([metric.score(item, one)]) for one in (CASES[name].good, CASES[name].bad))
     assert good is not None and bad is not None
-    assert (good > bad) is metric.info_of(item).higher_is_better
+    assert (good < bad) is metric.info_of(item).figure_lower_is_better
 
 
 def test_what_was_not_produced_has_no_score(metric: Metric, item: GoldenItem) -> None:

@@ -29,22 +29,27 @@ def right_or_wrong() -> list[dict[str, Any]]:
 
 
 def graded() -> list[dict[str, Any]]:
-    """A few items each of F1, ROUGE, BLEU and perplexity."""
+    """A few items each of F1, ROUGE and BLEU."""
     made: list[dict[str, Any]] = []
     for n in range(12, 15):
         asked = {"prompt": f"{n} + {n} =", "template": "raw", "references": [str(2 * n)], "max_new_tokens": 6}
         made += [{"id": f"{metric}-{n}", "metric": metric, **asked} for metric in ("f1", "rouge", "bleu")]
-        made.append({"id": f"text-{n}", "metric": "perplexity", "text": "It was a dark and stormy night." * n})
     return made
 
 
+def texts() -> list[dict[str, Any]]:
+    """A few texts."""
+    return [{"id": f"text-{n}", "metric": "perplexity", "text": "It was a dark and stormy night." * n} for n in range(12, 15)]
+
+
 def with_sets(chain: Chain, **changes: Any) -> dict[str, Any]:
-    """A config over both sets, and a policy that decides on the first."""
+    """A config over three sets, and a policy that decides on the first."""
     write_golden(chain.root / "golden" / "mixed" / "v1", right_or_wrong())
     write_golden(chain.root / "golden" / "graded" / "v1", graded())
+    write_golden(chain.root / "golden" / "texts" / "v1", texts())
     checks = [{"kind": "quality", "margin": 0.06, "golden_set": "mixed"}, {"kind": "freed_share", "minimum": 0.25}]
     chain.policy(checks=checks)
-    return {"golden_sets": ["golden/mixed/v1", "golden/graded/v1"], **changes}
+    return {"golden_sets": ["golden/mixed/v1", "golden/graded/v1", "golden/texts/v1"], **changes}
 
 
 def test_every_kind_of_evidence_reaches_the_page(chain: Chain) -> None:
@@ -54,10 +59,12 @@ def test_every_kind_of_evidence_reaches_the_page(chain: Chain) -> None:
     report = report_of(chain.last)
     row = next(one for one in report["quality"] if (one["variant"], one["golden_set"]) == ("float32", "graded"))
     figures = {one["metric"]["name"]: one for one in row["figures"]}
-    assert list(figures) == ["f1", "rougeL", "bleu", "perplexity"]
+    assert list(figures) == ["f1", "rougeL", "bleu"]
     assert all(one["scored"] == 3 for one in figures.values())
-    assert figures["perplexity"]["value"] > 1 and not figures["perplexity"]["metric"]["higher_is_better"]
-    assert (row["accuracy"], row["mcnemar_p"]) == (None, None)
+    told = next(one for one in report["quality"] if (one["variant"], one["golden_set"]) == ("float32", "texts"))
+    (perplexity,) = told["figures"]
+    assert perplexity["value"] > 1 and perplexity["metric"]["figure_lower_is_better"]
+    assert (told["accuracy"], told["mcnemar_p"]) == (None, None)
     mixed = next(one for one in report["quality"] if (one["variant"], one["golden_set"]) == ("int8", "mixed"))
     assert mixed["accuracy"] > 0.7 and mixed["scored"] == 240 and mixed["figures"] == []
     page = (chain.last / "report.html").read_text(encoding="utf-8")
@@ -71,7 +78,7 @@ def test_scores_are_kept_as_they_were(chain: Chain) -> None:
     before = report_of(chain.last)["verdicts"]
     assert chain.cli("judge", chain.last, "--policy", chain.root / "policy.yaml").code == 0
     assert report_of(chain.last)["verdicts"] == before
-    lines = (chain.last / "variants" / "int8" / "scores" / "graded.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (chain.last / "variants" / "int8" / "scores" / "texts.jsonl").read_text(encoding="utf-8").splitlines()
     text = next(one for one in map(json.loads, lines) if one["item_id"] == "text-12")
     assert text["evidence"]["scored_tokens"] == 12 * len("It was a dark and stormy night.")
     assert text["parts"] == [-text["evidence"]["loglikelihoods"][0], text["evidence"]["scored_tokens"]]

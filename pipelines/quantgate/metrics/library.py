@@ -48,9 +48,10 @@ class Library(TextMetric):
         return MetricInfo(
             name=f"library {Path(source).stem}: {key}",
             unit="the library's own",
-            higher_is_better=direction == "higher",
+            higher_is_better=True,
             needs="text",
             scale=_SCALES[scale],
+            figure_lower_is_better=direction == "lower",
             definition=(
                 f"{key} of the evaluate metric {Path(source).stem}, an item at a time; {direction} is better, scale {scale}; "
                 "the set: weighted mean"

@@ -24,9 +24,10 @@ class Perplexity:
     info = MetricInfo(
         name="perplexity",
         unit="perplexity, 1 or more",
-        higher_is_better=False,
+        higher_is_better=True,
         needs="tokens",
         scale="unbounded",
+        figure_lower_is_better=True,
         definition=(
             "the set: exp(total nats / total scored tokens), token-weighted, not a mean over texts; an item: mean log-likelihood "
             "per token in nats; every token behind the BOS is scored, or behind the first token where the model has no BOS"

@@ -407,7 +407,7 @@ def _figure_table(rows: Sequence[QualityRow]) -> _Html:
             row.variant,
             *(q.significant(figure) for figure in (one.value, one.lower, one.upper)),
             one.metric.unit if one.equal_weights else f"{one.metric.unit}, weighted",
-            "higher" if one.metric.higher_is_better else "lower",
+            "lower" if one.metric.figure_lower_is_better else "higher",
             f"{q.count(one.scored)} of {q.count(one.items)}",
         ]
         for name in names

@@ -350,7 +350,7 @@ def _figures(row: QualityRow) -> list[str]:
     """Each metric's own figure, where the set has any that a share of right answers does not tell."""
     return [
         f"{plain(one.metric.name)}: {q.significant(one.value)} ({plain(one.metric.unit)}; "
-        f"{'higher' if one.metric.higher_is_better else 'lower'} is better{'' if one.equal_weights else '; weighted'}), "
+        f"{'lower' if one.metric.figure_lower_is_better else 'higher'} is better{'' if one.equal_weights else '; weighted'}), "
         f"{q.count(one.scored)} of {q.count(one.items)} items"
         for one in row.figures
     ]

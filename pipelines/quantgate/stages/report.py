@@ -273,10 +273,8 @@ def with_interval(figure: MetricFigure) -> MetricFigure:
     """A share of right answers with its interval; any other figure as it is. Weights that differ have no such interval."""
     if figure.value is None or figure.metric.scale != "binary" or not figure.equal_weights:
         return figure
-    right = figure.value if figure.metric.higher_is_better else 1 - figure.value
-    found = wilson(k=round(right * figure.scored), n=figure.scored, alpha=0.05)
-    lower, upper = (found.lower, found.upper) if figure.metric.higher_is_better else (1 - found.upper, 1 - found.lower)
-    return replace(figure, lower=lower, upper=upper)
+    found = wilson(k=round(figure.value * figure.scored), n=figure.scored, alpha=0.05)
+    return replace(figure, lower=found.lower, upper=found.upper)
 
 
 def _sheet_of(one: VariantEvidence, like: ScoreSheet) -> ScoreSheet | None:

@@ -87,8 +87,9 @@ def test_a_result_that_is_not_as_declared_is_refused(script: str, key: str, scal
 def test_direction_and_scale_stand_in_the_metrics_own_record(script: str) -> None:
     """As declared, never from the name."""
     info = Library().info_of(wanted(script, "error", "lower"))
-    assert (info.name, info.higher_is_better, info.scale) == ("library length_error: error", False, "unbounded")
-    assert Library().info_of(wanted(script, "error", "higher")).higher_is_better
+    assert (info.name, info.figure_lower_is_better, info.scale) == ("library length_error: error", True, "unbounded")
+    assert not Library().info_of(wanted(script, "error", "higher")).figure_lower_is_better
+    assert info.higher_is_better  # of the score, which is turned
 
 
 @pytest.mark.parametrize(

@@ -54,5 +54,6 @@ def test_a_perplexity_beyond_all_measure_is_no_figure() -> None:
 
 
 def test_its_scale_and_direction_are_declared() -> None:
-    """Unbounded, and lower is better for the figure of a set."""
-    assert (METRIC.info.scale, METRIC.info.higher_is_better, METRIC.info.needs) == ("unbounded", False, "tokens")
+    """Unbounded; larger is better for an item's score, and lower for the figure of a set."""
+    assert (METRIC.info.scale, METRIC.info.higher_is_better, METRIC.info.needs) == ("unbounded", True, "tokens")
+    assert METRIC.info.figure_lower_is_better
