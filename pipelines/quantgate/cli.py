@@ -384,11 +384,11 @@ def _side(folder: Path) -> Any:
 
 def _policy_explain(arguments: argparse.Namespace) -> int:
     config, golden, plan = _quantgate("config"), _quantgate("golden"), _quantgate("stages.plan")
-    words = _quantgate("render.policy")
+    words, item_keys = _quantgate("render.policy"), _quantgate("plugins").item_keys
     policy = config.load_policy(arguments.policy)
     if arguments.candidates is not None and arguments.candidates < 1:
         raise _quantgate("errors").UsageError(f"--candidates must be 1 or more, found {arguments.candidates}")
-    sets = tuple(golden.reference_of(golden.load(path)) for path in arguments.golden)
+    sets = tuple(golden.reference_of(golden.load(path, item_keys)) for path in arguments.golden)
     if sets and (fault := plan.fault(policy, sets)) is not None:
         raise config.policy_error(arguments.policy, fault.where, fault.what)
     candidates = arguments.candidates or policy.family_size or len(policy.order) or 1

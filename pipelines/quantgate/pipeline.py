@@ -16,12 +16,12 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import golden, judging, plugins, provenance, rundir, runs
+from quantgate import golden, golden_items, judging, plugins, provenance, rundir, runs
 from quantgate.config import UNCORRECTED, RunConfig, policy_error, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
 from quantgate.measuring import Run, measure_all, planned
-from quantgate.ports import Display, Registry, Sink
+from quantgate.ports import Display, Metric, Registry, Sink
 from quantgate.records import (
     UNDATED,
     DeviceInfo,
@@ -36,6 +36,7 @@ from quantgate.records import (
     VariantEvidence,
 )
 from quantgate.stages import gate, plan, promote, report
+from quantgate.stages.figures import weight_fault
 from quantgate.stages.report import Context
 from quantgate.stats.power import items_needed
 
@@ -57,7 +58,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
 
     On Ctrl-C the workers are ended and the folder can be resumed; ``KeyboardInterrupt`` goes on to the caller.
     """
-    goldens = tuple(golden.load(path) for path in config.golden_sets)
+    goldens = tuple(golden.load(path, plugins.item_keys) for path in config.golden_sets)
     _check_golden(goldens, config, options)
     fingerprint = _fingerprint(config)
     folder, info = _run_folder(config, options)
@@ -104,6 +105,10 @@ def _check_golden(goldens: tuple[GoldenSet, ...], config: RunConfig, options: Op
     names = [one.name for one in goldens]
     if len(set(names)) < len(names):
         raise ConfigError(f"two golden sets have the same name: {', '.join(names)}", file=str(config.path))
+    for each in goldens:
+        _check_items(each)
+    if (unequal := weight_fault(config.policy, goldens)) is not None:
+        raise ConfigError(unequal, file=str(config.policy_path))
     references = tuple(golden.reference_of(one) for one in goldens)
     if (fault := plan.fault(config.policy, references)) is not None:
         raise policy_error(config.policy_path, fault.where, fault.what)
@@ -112,6 +117,15 @@ def _check_golden(goldens: tuple[GoldenSet, ...], config: RunConfig, options: Op
             _check_power(question, config)
             if (noisy := plan.why_noisy(question, config.policy)) is not None:
                 raise ConfigError(noisy, file=str(config.policy_path))
+
+
+def _check_items(one: GoldenSet) -> None:
+    """Refuse items that their metric could not score whatever a model does, and metrics whose library is not installed."""
+    metrics: dict[str, Metric] = {name: plugins.load("metric", name)() for name in {item.metric for item in one.items}}
+    faults = [(item.line, reason) for item in one.items if (reason := metrics[item.metric].why_unfit(item)) is not None]
+    if faults:
+        file = Path(one.path) / golden.ITEMS_FILE if Path(one.path).is_dir() else Path(one.path)
+        raise golden_items.together(faults[: golden_items.MAX_FAULTS], str(file))
 
 
 def _check_power(question: plan.Question, config: RunConfig) -> None:

@@ -10,7 +10,9 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from quantgate import golden_keys
 from quantgate.errors import MissingExtra, UnknownPlugin, UsageError
+from quantgate.golden_keys import ItemKeys
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "quantizer": {
@@ -31,6 +33,17 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "metric": {
         "exact_match": "quantgate.metrics.exact_match:ExactMatch",
         "multiple_choice": "quantgate.metrics.multiple_choice:MultipleChoice",
+        "multiple_choice_norm": "quantgate.metrics.multiple_choice_norm:MultipleChoiceNorm",
+        "multiple_choice_norm_bytes": "quantgate.metrics.multiple_choice_norm_bytes:MultipleChoiceNormBytes",
+        "numeric_match": "quantgate.metrics.numeric_match:NumericMatch",
+        "regex": "quantgate.metrics.regex:Regex",
+        "f1": "quantgate.metrics.f1:F1",
+        "rouge": "quantgate.metrics.rouge:Rouge",
+        "bleu": "quantgate.metrics.bleu:Bleu",
+        "json_schema": "quantgate.metrics.json_schema:JsonSchema",
+        "instructions": "quantgate.metrics.instructions:Instructions",
+        "perplexity": "quantgate.metrics.perplexity:Perplexity",
+        "library": "quantgate.metrics.library:Library",
     },
     "reader": {
         "lm_eval": "quantgate.readers.lm_eval:LmEvalReader",
@@ -77,6 +90,16 @@ def load(seam: str, name: str) -> Any:
     if not hasattr(found, attribute):
         raise UsageError(f"{seam} '{name}' is entered as {module}:{attribute}, and {module} has no such class")
     return getattr(found, attribute)
+
+
+def item_keys(metric: str) -> ItemKeys | None:
+    """The keys of a metric's items: from the table for those that come with the program, else from the adapter; None for no metric."""
+    if metric in golden_keys.BUILT_IN or metric not in known("metric"):
+        return golden_keys.BUILT_IN.get(metric)
+    keys = getattr(load("metric", metric), "keys", None)
+    if not isinstance(keys, ItemKeys):
+        raise UsageError(f"metric '{metric}' does not say which keys its items have: its class needs 'keys', an ItemKeys")
+    return keys
 
 
 def _target(seam: str, name: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from quantgate.golden_keys import ItemKeys
 from quantgate.records import (
     Artifact,
     ChoiceLogProbs,
@@ -127,11 +128,23 @@ class Engine(Protocol):
 
 
 class Metric(Protocol):
-    """Scores one item from what the model produced."""
+    """Scores one item from what the model produced, and combines items as the metric is: a corpus figure is no mean of items'."""
 
     info: MetricInfo
+    keys: ItemKeys
+    """What its items have in a golden set."""
 
-    def score(self, item: GoldenItem, evidence: ItemEvidence) -> ItemScore: ...
+    def info_of(self, item: GoldenItem) -> MetricInfo:
+        """The metric as this item's options make it; items of different kinds are never combined."""
+
+    def why_unfit(self, item: GoldenItem) -> str | None:
+        """Half a sentence, with the field, where an item could not be scored whatever a model does. Asked before anything is built."""
+
+    def score(self, item: GoldenItem, evidence: ItemEvidence) -> ItemScore:
+        """The item's score, turned so that larger is better."""
+
+    def combine(self, items: Sequence[ItemScore]) -> float | None:
+        """The figure of these items in the metric's own unit and direction; None where none has a value."""
 
 
 class Worker(Protocol):

@@ -28,12 +28,18 @@ LIBRARIES = (
     "numpy",
     "scipy",
     "mlflow",
+    "evaluate",
+    "jsonschema",
+    "rouge_score",
+    "sacrebleu",
 )
 UNKNOWN_VERSION = "0+unknown"
 EVIDENCE_SOURCES = (
-    "devices", "divergence.py", "engines", "golden.py", "kvcache.py", "metrics", "ports.py", "quantizers", "records.py",
-    "stages/capacity.py", "stages/diverge.py", "stages/measure.py", "stages/quantize.py",
-    "stages/scales.py", "stages/score.py", "worker.py",
+    "devices", "divergence.py", "engines", "golden.py", "golden_items.py", "golden_keys.py", "golden_options.py",
+    "kvcache.py", "metrics", "numerals.py",
+    "ports.py", "quantizers", "records.py",
+    "stages/capacity.py", "stages/corpus.py", "stages/diverge.py", "stages/figures.py", "stages/measure.py", "stages/quantize.py",
+    "stages/scales.py", "stages/score.py", "strictjson.py", "worker.py",
 )  # fmt: skip
 """The parts of the package that make evidence. The rest judges, stores and shows it, and may change without measuring again."""
 

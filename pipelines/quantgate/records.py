@@ -10,7 +10,7 @@ Digests are lower-case hexadecimal SHA-256. Mappings appear only where the keys 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from statistics import geometric_mean, median
 from typing import Literal, TypeAlias
@@ -108,8 +108,16 @@ class BatchPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ChatMessage:
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GoldenItem:
-    """One question with its right answer. Multiple choice: ``choices`` and ``answer``; generated: ``answers`` and ``stop``."""
+    """One question with what is right about it. Multiple choice: ``choices`` and ``answer``; generated: ``answers`` or ``references``."""
 
     item_id: str
     slice: str
@@ -125,6 +133,14 @@ class GoldenItem:
     max_new_tokens: int = 12
     line: int = 0
     """Line of the file the item was read from, for messages."""
+    messages: tuple[ChatMessage, ...] = ()
+    """The conversation to go on with; ``prompt`` then holds it as a person reads it, a turn a line."""
+    references: tuple[str, ...] = ()
+    """Texts that a graded metric compares with."""
+    weight: float = 1.0
+    """Share of the item in displayed means; the paired decision needs equal weights."""
+    options: Mapping[str, Scalar | tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """What the item's metric wants to know, for example a pattern or a tolerance; a JSON object is held as its text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,14 +166,34 @@ class GoldenSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricInfo:
-    """What a metric is. ``needs``: ``loglikelihoods`` of the choices or generated ``text``."""
+    """What a metric is. ``needs``: ``loglikelihoods`` of the choices, generated ``text``, or the item's own ``tokens`` scored."""
 
     name: str
     unit: str
+    """Of the figure that is shown for a whole set."""
     higher_is_better: bool
-    needs: Literal["loglikelihoods", "text"]
+    """Direction of an item's score. The metrics that come with the program turn it so that larger is better."""
+    needs: Literal["loglikelihoods", "text", "tokens"]
     definition: str
     scale: Scale = "binary"
+    """An item's score: right or wrong, graded in [0, 1], or any finite number."""
+    figure_lower_is_better: bool = False
+    """Direction of the figure for a whole set, which is shown as people quote it: a perplexity falls where the scores rise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricFigure:
+    """One metric over all its items of a golden set, combined as the metric is: a corpus figure is not a mean of items'."""
+
+    metric: MetricInfo
+    value: float | None
+    """In the metric's unit and direction; None where no item was scored."""
+    items: int
+    scored: int
+    equal_weights: bool = True
+    lower: float | None = None
+    """Wilson's 95 % interval of a share of items that are right or wrong, of equal weight, in a report; None for any other figure."""
+    upper: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,7 +211,7 @@ class ItemEvidence:
     first_token_logprob: float | None = None
     """Log probability of the first generated token: tells two variants apart that answer alike."""
     scored_tokens: int = 0
-    """Perplexity: how many tokens (of a file: words or bytes) ``loglikelihoods[0]`` sums over; 0 where it is none."""
+    """How many tokens (of a file: words or bytes) ``loglikelihoods[0]`` sums over, where the item's own text is scored; else 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,6 +226,9 @@ class ItemScore:
     answered: str = ""
     expected: str = ""
     evidence: ItemEvidence
+    weight: float = 1.0
+    parts: tuple[float, ...] = ()
+    """What adds up over items where the corpus figure is no mean: nats and tokens, n-gram counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -306,6 +345,8 @@ class ScoreSheet:
     """Which way its metrics go; None where it is not stated, or where they go both ways."""
     stopped: EarlyStop | None = None
     """Set where scoring ended early; items behind the stop were not asked and are not lost."""
+    figures: tuple[MetricFigure, ...] = ()
+    """One a metric of the set, as that metric combines its items."""
 
     @property
     def scored(self) -> tuple[ItemScore, ...]:
@@ -911,6 +952,8 @@ class QualityRow:
     """``accuracy`` is the share that is right, or the mean score where scores are graded or unbounded."""
     asked: int | None = None
     """Items that were asked, where scoring ended early."""
+    figures: tuple[MetricFigure, ...] = ()
+    """Each metric's own figure over the set."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -148,7 +148,7 @@ def _open(desk: Desk, request: dict[str, Any]) -> Opened:
 
 
 def _golden(request: dict[str, Any]) -> GoldenSet:
-    items = golden.load(Path(request["golden_set"]))
+    items = golden.load(Path(request["golden_set"]), plugins.item_keys)
     if items.sha256 != request["golden_sha256"]:
         raise QuantgateError(f"golden set {items.label} changed while the run was going on; start the run again")
     return items

@@ -29,6 +29,9 @@ ADAPTERS = ("quantizers", "engines", "devices", "metrics", "readers", "executors
 PARTS_OF_ADAPTERS = {
     "quantizers/folder",
     "devices/oom",
+    "metrics/scored",
+    "metrics/text",
+    "metrics/words",
     "readers/lines",
     "engines/transformers_weights",
     "engines/transformers_tokenizer",

@@ -37,14 +37,14 @@ class TransformersTokenizer:
     def render(self, item: GoldenItem) -> str:
         """Raises ``ConfigError`` where the item asks for a chat template and the model has none."""
         text = item.few_shot + item.prompt
-        if item.template == "raw":
+        if item.template == "raw" and not item.messages:
             return text
         if not self._tokenizer.chat_template:
             raise ConfigError(
                 f"item {item.item_id} asks for the chat template, and this model's tokenizer has none: set template to raw for base models"
             )
-        message = [{"role": "user", "content": text}]
-        rendered: str = self._tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        turns = [{"role": one.role, "content": one.content} for one in item.messages] or [{"role": "user", "content": text}]
+        rendered: str = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
         return rendered
 
 

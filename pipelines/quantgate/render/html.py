@@ -355,6 +355,7 @@ def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
             _el("h3", f"{golden.name} {golden.version}, {q.count(golden.items)} items"),
             _figure(drawing, figures.interval_finding(report, golden.name)),
             _answer_table(golden, rows, reference) if rows else _el("p", "Nothing was scored."),
+            _figure_table(rows),
             _slice_table(compared, report.policy) if any(row.slices for row in compared) else "",
             _divergence_table([(row.variant, row.kl) for row in rows if row.kl is not None]),
             *(
@@ -402,6 +403,28 @@ def _mean_header(scales: Sequence[Scale]) -> str:
     if "unbounded" in scales:
         return "Mean score"
     return "Mean score, %" if "unit" in scales else "Right, %"
+def _figure_table(rows: Sequence[QualityRow]) -> _Html:
+    """Each metric's own figure; nothing where a share of right answers says it all."""
+    if not any(row.figures for row in rows):
+        return _Html("")
+    columns = [_words("Metric"), _words("Variant"), _Column("Figure")]
+    columns += [_Column("From"), _Column("To"), _words("Unit"), _words("Better"), _Column("Scored")]
+    names = list(dict.fromkeys(one.metric.name for row in rows for one in row.figures))
+    cells = [
+        [
+            one.metric.name,
+            row.variant,
+            *(q.significant(figure) for figure in (one.value, one.lower, one.upper)),
+            one.metric.unit if one.equal_weights else f"{one.metric.unit}, weighted",
+            "lower" if one.metric.figure_lower_is_better else "higher",
+            f"{q.count(one.scored)} of {q.count(one.items)}",
+        ]
+        for name in names
+        for row in rows
+        for one in row.figures
+        if one.metric.name == name
+    ]
+    return _table("Figures of each metric over the set, shares with 95 % intervals; shown, and no part of any decision", columns, cells)
 
 
 def _slice_table(rows: Sequence[QualityRow], policy: Policy) -> _Html:

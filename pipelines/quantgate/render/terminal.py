@@ -343,7 +343,17 @@ def _quality(report: Report, row: QualityRow) -> str:
         "better": [q.count(part.c) for part in parts],
     }
     slices = _aligned(columns, right=frozenset(columns) - {"slice"}) if parts else []
-    return "\n".join([head, *(f"  {line}" for line in [*_divergence(row), *slices])])
+    return "\n".join([head, *(f"  {line}" for line in [*_figures(row), *_divergence(row), *slices])])
+
+
+def _figures(row: QualityRow) -> list[str]:
+    """Each metric's own figure, where the set has any that a share of right answers does not tell."""
+    return [
+        f"{plain(one.metric.name)}: {q.significant(one.value)} ({plain(one.metric.unit)}; "
+        f"{'lower' if one.metric.figure_lower_is_better else 'higher'} is better{'' if one.equal_weights else '; weighted'}), "
+        f"{q.count(one.scored)} of {q.count(one.items)} items"
+        for one in row.figures
+    ]
 
 
 def _right(row: QualityRow) -> str:

@@ -100,6 +100,7 @@ def _quality(report: Report, variant: str, verdict: Verdict | None) -> Iterator[
         if row.variant == variant:
             group = f"quality/{row.golden_set}"
             yield f"{group}/accuracy", row.accuracy, 0
+            yield from ((f"{group}/metric/{one.metric.name}", one.value, 0) for one in row.figures)
             yield f"{group}/kl_mean", row.kl.mean if row.kl else None, 0
             yield f"{group}/top1_agreement", row.kl.top1_agreement if row.kl else None, 0
     for check in _quality_checks(verdict):

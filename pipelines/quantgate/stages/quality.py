@@ -17,6 +17,7 @@ from quantgate.records import Check, CheckRule, Failure, GoldenReference, Outcom
 from quantgate.render.quantities import Towards, check_limit, count, level_percent, loss, percent, significant
 from quantgate.stages.deciding import Decided, decide, known, p_pass, why_never
 from quantgate.stages.early import Early, early_of, order, seed_of, why_not_stopped
+from quantgate.stages.figures import why_weighted
 from quantgate.stages.pairing import Pairs, pair
 from quantgate.stages.subject import Subject, one_line, sheet_of
 from quantgate.stats.clusters import clustered_loss
@@ -191,6 +192,8 @@ def _pairs(subject: Subject, golden: GoldenReference, target: GoldenReference, r
     variant = _own_sheet("the variant", subject.variant, golden)
     if isinstance(reference, str) or isinstance(variant, str):
         return reference if isinstance(reference, str) else str(variant)
+    if (reason := why_weighted(reference, target.item_ids) or why_weighted(variant, target.item_ids)) is not None:
+        return reason
     if any(item.evidence.nonfinite for item in reference.items):
         return "the reference gave NaN or infinity"
     if (reason := _why_stopped(reference, variant, golden, subject)) is not None:

@@ -6,7 +6,7 @@ Nothing is decided here and nothing is read or written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean, median
 
@@ -22,6 +22,7 @@ from quantgate.records import (
     GoldenSet,
     ItemScore,
     MeasurementRow,
+    MetricFigure,
     ModelSource,
     Policy,
     Promotion,
@@ -35,12 +36,13 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, ratio
+from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import Meaning, meaning, paired_items
 from quantgate.stages.subject import one_line
 from quantgate.stats.graded import decide_scores
 from quantgate.stats.paired import loss_lower, loss_upper
-from quantgate.stats.proportions import mcnemar_exact
+from quantgate.stats.proportions import mcnemar_exact, wilson
 
 COLD_START = 2.0
 """A first timed generation this many times the median was not warm."""
@@ -275,6 +277,7 @@ def _quality(evidence: Evidence, reference: VariantEvidence, context: Context) -
                 mcnemar_p=_mcnemar(paired, found),
                 slices=tuple(_slices(sheet, base, paired, (context.policy.alpha, found))),
                 scale="binary" if found is None else found.scale,
+                figures=tuple(map(with_interval, sheet.figures)) if worth_showing(sheet.figures) else (),
                 asked=None if sheet.stopped is None else sheet.stopped.asked,
             )
 
@@ -284,6 +287,14 @@ def _meaning(base: ScoreSheet, sheet: ScoreSheet, policy: Policy, *, foreign: bo
     rules = [rule for rule in policy.checks if rule.kind == "quality" and rule.golden_set in ("*", sheet.golden_set)]
     every = (meaning(base, sheet, rule, foreign=foreign) for rule in (*rules, None))
     return next((one for one in every if isinstance(one, Meaning)), None)
+
+
+def with_interval(figure: MetricFigure) -> MetricFigure:
+    """A share of right answers with its interval; any other figure as it is. Weights that differ have no such interval."""
+    if figure.value is None or figure.metric.scale != "binary" or not figure.equal_weights:
+        return figure
+    found = wilson(k=round(figure.value * figure.scored), n=figure.scored, alpha=0.05)
+    return replace(figure, lower=found.lower, upper=found.upper)
 
 
 def _sheet_of(one: VariantEvidence, like: ScoreSheet) -> ScoreSheet | None:

@@ -16,6 +16,7 @@ from quantgate.errors import EngineError
 from quantgate.ports import Device, Metric, Progress, Session, Tokenizer
 from quantgate.records import (
     BatchPlan,
+    ChoiceLogProbs,
     GoldenItem,
     GoldenSet,
     ItemEvidence,
@@ -25,7 +26,8 @@ from quantgate.records import (
     ScoreSheet,
     Step,
 )
-from quantgate.stages import scales
+from quantgate.stages import corpus, scales
+from quantgate.stages.figures import figures
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,32 +61,34 @@ def score(session: Session, device: Device, job: Job, progress: Progress) -> Sco
     Raises ``EngineError`` where a prompt does not fit into the model's context: nothing is ever cut silently.
     """
     started_s = device.now_s()
-    scale, better = scales.stated(metric.info for metric in job.metrics.values())
-    prompts = [_prompt(item, session.tokenizer) for item in job.golden.items]
+    scale, better = scales.stated(job.metrics[item.metric].info_of(item) for item in job.golden.items)
+    prompts = [_prompt(item, session.tokenizer, job.metrics) for item in job.golden.items]
     _refuse_overlong(prompts, session.shape.context_tokens)
     evidence: dict[str, ItemEvidence] = {}
     for batch in batches(prompts, job.plan, job.metrics):
         for one in _answer(session, batch, job.metrics):
             evidence[one.item_id] = one
         progress(len(evidence), len(prompts), f"scoring {job.golden.label}")
+    items = tuple(_score(prompt.item, evidence, job.metrics) for prompt in prompts)
     return ScoreSheet(
         variant=job.variant,
         golden_set=job.golden.name,
         golden_version=job.golden.version,
         golden_sha256=job.golden.sha256,
-        items=tuple(_score(prompt.item, evidence, job.metrics) for prompt in prompts),
+        items=items,
         batch_plan=job.plan,
         conditions=_conditions(session.tokenizer, device),
         first_prompt=session.tokenizer.render(job.golden.items[0]) if job.golden.items else "",
         seconds=device.now_s() - started_s,
         scale=scale,
         better=better,
+        figures=figures(job.golden.items, items, job.metrics),
     )
 
 
 def batches(prompts: Sequence[Prompt], plan: BatchPlan, metrics: Mapping[str, Metric]) -> Iterator[list[Prompt]]:
     """Prompts of one kind of evidence together, longest first, each batch within the plan's rows and tokens."""
-    for needs in ("loglikelihoods", "text"):
+    for needs in ("loglikelihoods", "text", "tokens"):
         chosen = [prompt for prompt in prompts if metrics[prompt.item.metric].info.needs == needs]
         chosen.sort(key=lambda prompt: -prompt.tokens)  # stable: ties stay in the golden set's order
         batch: list[Prompt] = []
@@ -113,9 +117,12 @@ def continuation(context: str, choice: str, tokenizer: Tokenizer) -> tuple[tuple
     return start, tokenizer.encode(joined, add_bos=False)
 
 
-def _prompt(item: GoldenItem, tokenizer: Tokenizer) -> Prompt:
+def _prompt(item: GoldenItem, tokenizer: Tokenizer, metrics: Mapping[str, Metric]) -> Prompt:
     text = tokenizer.render(item)
-    if not item.choices:
+    if metrics[item.metric].info.needs == "tokens":
+        given, scored = corpus.split(item, tokenizer)
+        prompt = Prompt(item=item, context=given, continuations=scored)
+    elif not item.choices:
         prompt = Prompt(item=item, context=tokenizer.encode(text, add_bos=True), continuations=())
     else:
         # A raw prompt ends in a word and the choice follows after a space; a chat template ends in its own separator.
@@ -149,10 +156,13 @@ def _refuse_overlong(prompts: Sequence[Prompt], limit_tokens: int | None) -> Non
 
 
 def _answer(session: Session, batch: Sequence[Prompt], metrics: Mapping[str, Metric]) -> Iterator[ItemEvidence]:
-    if metrics[batch[0].item.metric].info.needs == "loglikelihoods":
-        yield from _loglikelihoods(session, batch)
-    else:
-        yield from _texts(session, batch)
+    match metrics[batch[0].item.metric].info.needs:
+        case "loglikelihoods":
+            yield from _loglikelihoods(session, batch)
+        case "tokens":
+            yield from _corpus(session, batch)
+        case "text":
+            yield from _texts(session, batch)
 
 
 def _loglikelihoods(session: Session, batch: Sequence[Prompt]) -> Iterator[ItemEvidence]:
@@ -160,6 +170,18 @@ def _loglikelihoods(session: Session, batch: Sequence[Prompt]) -> Iterator[ItemE
     for answer in answers:
         totals = tuple(total if total is not None and isfinite(total) else None for total in answer.totals)
         yield ItemEvidence(item_id=batch[answer.index].item.item_id, loglikelihoods=totals, nonfinite=None in totals)
+
+
+def _corpus(session: Session, batch: Sequence[Prompt]) -> Iterator[ItemEvidence]:
+    asked = [prompt for prompt in batch if prompt.continuations]
+    contexts, texts = [prompt.context for prompt in asked], [prompt.continuations for prompt in asked]
+    found: dict[str, ChoiceLogProbs] = {}
+    if asked:
+        found = {asked[answer.index].item.item_id: answer for answer in session.logprobs(contexts, texts)}
+    for prompt in batch:
+        one = corpus.evidence(prompt.item, prompt.continuations, found.get(prompt.item.item_id))
+        if one is not None:
+            yield one
 
 
 def _texts(session: Session, batch: Sequence[Prompt]) -> Iterator[ItemEvidence]:

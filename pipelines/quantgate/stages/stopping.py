@@ -36,6 +36,7 @@ def joined(sheets: Sequence[ScoreSheet], golden: GoldenReference, policy: Policy
     return replace(
         sheets[0],
         items=tuple(items[one] for one in golden.item_ids if one in items),
+        figures=(),  # a figure of the first part alone is none of the set; the mean of the scores stays
         conditions={**sheets[0].conditions, **how},
         seconds=sum(sheet.seconds for sheet in sheets),
     )
