@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import golden, judging, plugins, provenance, rundir, runs
+from quantgate import gathering, golden, judging, plugins, provenance, rundir, runs
 from quantgate.config import UNCORRECTED, RunConfig, policy_error, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
@@ -57,7 +57,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
 
     On Ctrl-C the workers are ended and the folder can be resumed; ``KeyboardInterrupt`` goes on to the caller.
     """
-    goldens = tuple(golden.load(path) for path in config.golden_sets)
+    goldens = gathering.gather(config.golden_sets, config.cache, display.note)
     _check_golden(goldens, config, options)
     fingerprint = _fingerprint(config)
     folder, info = _run_folder(config, options)
