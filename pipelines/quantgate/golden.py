@@ -53,6 +53,18 @@ def load(path: Path) -> GoldenSet:
     return _load_folder(folder) if folder.is_dir() else _load_bare(path)
 
 
+def examine(path: Path) -> tuple[tuple[GoldenItem, ...], tuple[tuple[int, str], ...]]:
+    """The items of all readable lines of a JSON Lines file, and every fault with its line, none left out.
+
+    Raises ``GoldenSetError`` only where the file cannot be read at all.
+    """
+    data = _read(path)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return (), ((1, "is UTF-16; save it as UTF-8"),)
+    items, faults = _read_lines(data, None)
+    return tuple(items), tuple(faults) if items or faults else ((0, "has 0 items, so nothing could be measured"),)
+
+
 def reference_of(golden: GoldenSet) -> GoldenReference:
     """Reduce a golden set to what the gate may know: ids, chance level and digest."""
     return GoldenReference(
@@ -228,6 +240,16 @@ def _parse(data: bytes, file: str) -> tuple[GoldenItem, ...]:
     """Read all items, or raise one error that lists the faults."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise GoldenSetError("is UTF-16; save it as UTF-8", file=file, line=1)
+    items, faults = _read_lines(data, MAX_FAULTS)
+    if faults:
+        raise _together(faults, file)
+    if not items:
+        raise GoldenSetError("has 0 items, so nothing could be measured", file=file)
+    return tuple(items)
+
+
+def _read_lines(data: bytes, most_faults: int | None) -> tuple[list[GoldenItem], list[tuple[int, str]]]:
+    """The items of all readable lines, and what is wrong with the others, up to ``most_faults`` of them."""
     items: list[GoldenItem] = []
     faults: list[tuple[int, str]] = []
     seen: dict[str, int] = {}
@@ -236,13 +258,9 @@ def _parse(data: bytes, file: str) -> tuple[GoldenItem, ...]:
             items.append(_item(_object(raw), line, seen))
         except _Fault as fault:
             faults.append((line, str(fault)))
-        if len(faults) == MAX_FAULTS:
+        if len(faults) == most_faults:
             break
-    if faults:
-        raise _together(faults, file)
-    if not items:
-        raise GoldenSetError("has 0 items, so nothing could be measured", file=file)
-    return tuple(items)
+    return items, faults
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -54,7 +54,7 @@ class LmEvalSource:
         tasks = _tasks(asked)
         settled = replace(asked, metric=_metric(asked, tasks), filter=_filter(asked, tasks))
         requests = _requests(settled, tasks)
-        items = tuple(_item(settled, name, doc_id, group, alone=len(tasks) == 1) for (name, doc_id), group in requests.items())
+        items = tuple(_item(settled, tasks[name], _id(name, doc_id, tasks), group) for (name, doc_id), group in requests.items())
         if not items:
             raise GoldenSetError("the tasks have no documents", file=asked.name)
         version = settled.metric or ""
@@ -321,23 +321,23 @@ def _line(value: Any) -> bytes:
     return (json.dumps(value, ensure_ascii=False, sort_keys=True, default=repr) + "\n").encode("utf-8", "backslashreplace")
 
 
-def _item(asked: HarnessSource, task: str, doc_id: int, group: Sequence[Any], *, alone: bool) -> GoldenItem:
+def _item(asked: HarnessSource, task: Any, item_id: str, group: Sequence[Any]) -> GoldenItem:
     """One document. Choices stand as they are asked; two requests for each choice (mutual information) count once."""
-    asks_choices = group[0].request_type == "loglikelihood" and len(group) > 1
     contexts = list(dict.fromkeys(one.args[0] for one in group))
-    choices = [one.args[1] for one in group if len(contexts) > 2 or one.args[0] == contexts[0]] if asks_choices else []
+    choices = [one.args[1] for one in group if len(contexts) > 2 or one.args[0] == contexts[0]]
     return GoldenItem(
-        item_id=_item_id(task, doc_id, alone),
-        slice=task,
+        item_id=item_id,
+        slice=group[0].task_name,
         prompt=contexts[0],
         metric=asked.metric or "",
         template="raw",
-        choices=tuple(choices) if len(choices) > 1 else (),
+        choices=tuple(choices) if task.OUTPUT_TYPE == "multiple_choice" else (),
     )
 
 
-def _item_id(task: str, doc_id: int, alone: bool) -> str:
-    return str(doc_id) if alone else f"{task}/{doc_id}"
+def _id(task: str, doc_id: int, tasks: Mapping[str, Any]) -> str:
+    """The document's place in its task, and the task before it where there are several."""
+    return str(doc_id) if len(tasks) == 1 else f"{task}/{doc_id}"
 
 
 # ---------------------------------------------------------------------------------------------- scores
@@ -350,7 +350,7 @@ def _sheet(
     scores: dict[str, ItemScore] = {}
     for name, rows in samples.items():
         for one in _read(asked, name, rows).items:
-            item_id = _item_id(name, int(one.item_id), len(samples) == 1)
+            item_id = _id(name, int(one.item_id), samples)
             evidence = _evidence(one, written.get((name, int(one.item_id))), item_id)
             broken = evidence.nonfinite
             why = one.why_unscored or ("a number of its answer is not finite" if broken else None)
