@@ -20,6 +20,7 @@ from typing import Literal
 
 from quantgate import golden
 from quantgate.errors import GoldenSetError
+from quantgate.hygiene.sets import same_questions
 from quantgate.records import GoldenItem, GoldenSet
 
 CHANGES_FILE = "CHANGES.jsonl"
@@ -190,12 +191,18 @@ def _next(folder: Path, lines: Sequence[bytes], asked: _Asked) -> tuple[Path, Ch
     return folder.parent / into.name if folder.name == folder.resolve().name else into, change
 
 
+def _refuse_contradictions(items: Sequence[GoldenItem], file: str) -> None:
+    if found := next((one for one in same_questions(items) if one.severity == "fault"), None):
+        raise GoldenSetError(f"{found.field}: {found.what}; {found.advice}", file=f"the new {file}", line=found.line)
+
+
 def _draft(folder: Path, draft: Path, lines: Sequence[bytes], asked: _Asked) -> Change:
     items = draft / golden.ITEMS_FILE
     items.write_bytes(b"".join(line + b"\n" for line in lines))
     for name in ("CARD.md", CHANGES_FILE):
         if (folder / name).exists():
             shutil.copyfile(folder / name, draft / name)
+    _refuse_contradictions(golden.examine(items)[0], str(items.name))
     licence = str(json.loads((folder / golden.MANIFEST_FILE).read_text(encoding="utf-8-sig"))["licence"])
     golden.write_manifest(draft, licence)
     change = Change(

@@ -37,7 +37,7 @@ OUTLIER_CHARACTERS = {"prompt": 400, "choices": 80, "answers": 80}
 
 def doubts(items: Sequence[GoldenItem]) -> Iterator[Finding]:
     """Every doubt about the items together."""
-    yield from _same_questions(items)
+    yield from same_questions(items)
     yield from _near_duplicates(items)
     yield from _ids(items)
     yield from _positions(items)
@@ -58,7 +58,8 @@ def _question(item: GoldenItem) -> tuple[str, ...]:
     return said[0], *sorted(said[1:])
 
 
-def _same_questions(items: Sequence[GoldenItem]) -> Iterator[Finding]:
+def same_questions(items: Sequence[GoldenItem]) -> Iterator[Finding]:
+    """Questions asked twice: a contradiction, or one piece of evidence that counts as two."""
     first: dict[tuple[str, ...], GoldenItem] = {}
     for item in items:
         earlier = first.setdefault(_question(item), item)

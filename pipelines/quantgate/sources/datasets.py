@@ -12,8 +12,11 @@ import csv
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
 from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Never
@@ -102,6 +105,8 @@ def _rows(asked: DatasetSource, scratch: str) -> Sequence[Row]:
         return _lines(asked, asked.path)[: asked.limit]
     try:
         found = _loaded(asked, scratch)
+    except GoldenSetError:
+        raise
     except DatasetNotFoundError as error:
         _refuse(asked, f"the hub has no such dataset, or it is not open: {error}")
     except Exception as error:  # the library raises what its readers raise
@@ -123,19 +128,28 @@ def _lines(asked: DatasetSource, file: str) -> list[Row]:
 
 
 def _loaded(asked: DatasetSource, scratch: str) -> Any:
-    if asked.path is None:
-        return datasets.load_dataset(asked.hub, asked.config, split=asked.split, revision=asked.revision)
-    suffix = Path(asked.path).suffix.lower()
-    more: dict[str, Any] = {}
-    if BUILDERS[suffix] == "csv":
-        more = _all_text(Path(asked.path), "\t" if suffix == ".tsv" else ",")
-    return datasets.load_dataset(BUILDERS[suffix], data_files=asked.path, split=asked.split, cache_dir=scratch, **more)
+    with redirect_stderr(StringIO()):  # its progress bars know no other place
+        if asked.path is None:
+            return datasets.load_dataset(asked.hub, asked.config, split=asked.split, revision=asked.revision)
+        suffix = Path(asked.path).suffix.lower()
+        more = _all_text(Path(asked.path), "\t" if suffix == ".tsv" else ",") if BUILDERS[suffix] == "csv" else {}
+        return datasets.load_dataset(BUILDERS[suffix], data_files=asked.path, split=asked.split, cache_dir=scratch, **more)
 
 
 def _all_text(file: Path, delimiter: str) -> dict[str, Any]:
-    """Read every cell as the text it is: a guessed type makes 8.540 another number, and the answers ``NA`` and ``None`` nothing."""
+    """Read every cell as the text it is: a guessed type makes 8.540 another number, and the answers ``NA`` and ``None`` nothing.
+
+    Raises ``GoldenSetError`` for a line with a cell too many or too few: the library would move the cells of that line, or of all.
+    """
     with file.open(encoding="utf-8-sig", newline="") as stream:
-        names = next(csv.reader(stream, delimiter=delimiter), [])
+        rows = csv.reader(stream, delimiter=delimiter, strict=True)
+        names = next(rows, [])
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise GoldenSetError(f"two columns are named {twice[0]!r}", file=str(file), line=1)
+        for row in rows:
+            if row and len(row) != len(names):
+                what = f"{len(row)} cells, and there are {len(names)} columns; quote cells that hold {delimiter!r}"
+                raise GoldenSetError(what, file=str(file), line=rows.line_num)
     features = datasets.Features({name: datasets.Value("string") for name in names})
     return {"delimiter": delimiter, "features": features, "keep_default_na": False, "encoding": "utf-8-sig"}
 
