@@ -692,7 +692,7 @@ class _Document:
             read = model.model_validate(self.values)
         except ValidationError as error:
             # A misspelt key is also a missing one: the misspelling comes first.
-            details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+            details = sorted(_meant(error.errors()), key=lambda detail: detail["type"] != "extra_forbidden")
             raise self._translate(model, details[0]) from None
         if read.schema_version != SCHEMA_VERSION:
             raise self.error(
@@ -710,8 +710,16 @@ class _Document:
                 return self.lines[where[:length]]
         return 1
 
+    def _place(self, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        """A path without the branches of unions that pydantic puts into it; the last part may be a key that is missing."""
+        kept: tuple[str | int, ...] = ()
+        for part in loc[:-1]:
+            if (*kept, part) in self.lines:
+                kept = (*kept, part)
+        return (*kept, *loc[-1:])
+
     def _translate(self, model: type[BaseModel], detail: ErrorDetails) -> ConfigError:
-        where = tuple(detail["loc"])
+        where = self._place(tuple(detail["loc"]))
         while where and where not in self.lines and detail["type"] != "missing":
             where = where[:-1]  # pydantic adds the branch of a union to the path
         key = ".".join(str(part) for part in where)
@@ -725,6 +733,12 @@ class _Document:
                 return self.error(where[:-1], f"key '{key}' is missing")
             case _:
                 return self.error(where, f"{key}: {_plain(detail)}")
+
+
+def _meant(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without what a union says of its other branch: whoever wrote a section did not mean a text."""
+    deeper = [detail for detail in details if detail["loc"][-1:] != ("str",) and detail["type"] != "model_type"]
+    return [one for one in details if one["loc"][-1:] != ("str",) or not any(two["loc"][: len(one["loc"]) - 1] == one["loc"][:-1] for two in deeper)]
 
 
 def _plain(detail: ErrorDetails) -> str:

@@ -164,11 +164,11 @@ def _tasks(asked: HarnessSource) -> dict[str, Any]:
         with _quiet(), TemporaryDirectory() as scratch:
             named = any(Path(one).suffix not in YAML for one in asked.tasks)
             manager = TaskManager(include_path=asked.include_path, include_defaults=named)  # reading all of its own takes seconds
+            _refuse_unknown(asked, manager)
             specs = [_spec(_file_of(one, manager), Path(scratch)) for one in asked.tasks]
             found = dict(manager.load(specs)["tasks"])
-    except KeyError as error:
-        what = f"{error.args[0]}; name a task, a group, a tag, or the path of a YAML file, or set include_path"
-        raise ConfigError(f"golden set {asked.name}: {what}") from error
+    except ConfigError:
+        raise
     except Exception as error:
         raise ConfigError(f"golden set {asked.name}: the tasks cannot be loaded: {type(error).__name__}: {error}") from error
     for name, task in found.items():
@@ -177,6 +177,13 @@ def _tasks(asked: HarnessSource) -> dict[str, Any]:
             task.set_config("num_fewshot", asked.num_fewshot)
         task.set_fewshot_seed(SEED)
     return found
+
+
+def _refuse_unknown(asked: HarnessSource, manager: Any) -> None:
+    for one in asked.tasks:
+        if not (Path(one).is_file() if Path(one).suffix in YAML else one in manager.task_index):
+            what = "name a task, a group, a tag, or the path of a YAML file, or set include_path"
+            raise ConfigError(f"golden set {asked.name}: there is no task {one!r}; {what}")
 
 
 def _file_of(text: str, manager: Any) -> str:
@@ -195,8 +202,6 @@ def _spec(text: str, scratch: Path) -> str:
     path = Path(text)
     if path.suffix not in YAML:
         return text
-    if not path.is_file():
-        raise KeyError(f"there is no file {path}")
     try:
         plain = yaml.load(path.read_text(encoding="utf-8"), Loader=_Lenient)
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
