@@ -738,7 +738,8 @@ class _Document:
 def _meant(details: list[ErrorDetails]) -> list[ErrorDetails]:
     """Without what a union says of its other branch: whoever wrote a section did not mean a text."""
     deeper = [detail for detail in details if detail["loc"][-1:] != ("str",) and detail["type"] != "model_type"]
-    return [one for one in details if one["loc"][-1:] != ("str",) or not any(two["loc"][: len(one["loc"]) - 1] == one["loc"][:-1] for two in deeper)]
+    places = {two["loc"][:length] for two in deeper for length in range(len(two["loc"]))}
+    return [one for one in details if one["loc"][-1:] != ("str",) or one["loc"][:-1] not in places]
 
 
 def _plain(detail: ErrorDetails) -> str:

@@ -19,6 +19,8 @@ NOUNS = ("harbour", "violin", "glacier", "ledger", "orchard", "compass", "furnac
 VERBS = ("repairs", "paints", "measures", "carries", "sells", "hides", "weighs", "sketches", "polishes", "counts")
 PEOPLE = ("Amara", "Bjorn", "Chidi", "Dalia", "Emil", "Farah", "Goran", "Hana", "Ivo", "Jun", "Kofi", "Lena")
 
+CALIBRATED = "Calibrated on this very sentence of the nine muses and their many sisters in the hills"
+
 
 def clean(number: int) -> dict[str, Any]:
     """An item without a fault, unlike every other one."""
@@ -39,7 +41,7 @@ def written(number: int, **changes: Any) -> dict[str, Any]:
     values = {
         "id": f"text-{number:03}",
         "slice": "written",
-        "prompt": f"Report {number} of {PEOPLE[number % 12]}: the {NOUNS[number % 10]} stands {VERBS[number // 10 % 10]} {number * 7}. Its code:",
+        "prompt": f"Report {number} of {PEOPLE[number % 12]}: the {NOUNS[number % 10]} {VERBS[number // 10 % 10]} {number * 7}. Its code:",
         "answers": [f"q{number}z"],
         "stop": ["\n"],
         "template": "raw",
@@ -104,7 +106,7 @@ def planted() -> list[tuple[str | bytes, str, str]]:
         (row(slice="Written"), "slice", "spelt otherwise"),
         (row(id="ITEM-004"), "id", "case or Unicode"),
         (choice(choices=["up", "down", "in"], answer=1), "choices", "mixes chance levels"),
-        (row(prompt="Calibrated on this very sentence of the nine muses and their many sisters in the hills. Its code:"), "prompt", "calib"),
+        (row(prompt=f"{CALIBRATED}. Its code:"), "prompt", "calib"),
     ]  # fmt: skip
 
 
@@ -127,7 +129,7 @@ def faulty(tmp_path: Path) -> tuple[Path, dict[int, tuple[str, str]]]:
 def test_every_planted_fault_is_found(faulty: tuple[Path, dict[int, tuple[str, str]]]) -> None:
     """Forty different faults, each found on its line under its key; nothing is said of the clean lines between."""
     file, expected = faulty
-    texts = ["Some text. Calibrated on this very sentence of the nine muses and their many sisters in the hills, and more."]
+    texts = [f"Some text. {CALIBRATED}, and more."]
     _, findings = examine(file, [(Path("calib.jsonl"), texts)])
     missing = {line: told for line, told in expected.items() if not any(says(one, line, *told) for one in findings)}
     assert len(expected) >= 40
@@ -206,7 +208,8 @@ def test_a_choice_that_the_prompt_offers_is_no_leak(tmp_path: Path) -> None:
 
 def test_answers_to_be_found_in_the_prompt_are_told_once(tmp_path: Path) -> None:
     """Where a slice asks for what its prompts hold, one sentence says so."""
-    rows = [written(at, prompt=f"{PEOPLE[at % 12]} lives at {at}zephyr street {at}. Where exactly?", answers=[f"{at}zephyr"]) for at in range(120)]
+    prompts = [f"{PEOPLE[at % 12]} lives at {at}zephyr street {at}. Where exactly?" for at in range(120)]
+    rows = [written(at, prompt=one, answers=[f"{at}zephyr"]) for at, one in enumerate(prompts)]
     file = tmp_path / "set.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     ((one),) = examine(file)[1]
@@ -275,7 +278,8 @@ def test_twenty_thousand_items_take_seconds(tmp_path: Path) -> None:
     file = tmp_path / "set.jsonl"
 
     def seconds(count: int) -> float:
-        rows = (written(at, prompt=f"What is the name of the {NOUNS[at % 10]} that {PEOPLE[at % 12]} {VERBS[at % 7]} at {at}?") for at in range(count))
+        prompts = (f"What is the name of the {NOUNS[at % 10]} that {PEOPLE[at % 12]} {VERBS[at % 7]} at {at}?" for at in range(count))
+        rows = (written(at, prompt=one) for at, one in enumerate(prompts))
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         started = time.process_time()
         examine(file)

@@ -74,7 +74,11 @@ def test_cells_of_a_table_stay_as_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("data", "line", "what"),
-    [("question,answer\nx,y\nx,y,z\n", 3, "3 cells, and there are 2"), ("question,answer\nx\n", 2, "1 cells"), ("a,a\nx,y\n", 1, "named 'a'")],
+    [
+        ("question,answer\nx,y\nx,y,z\n", 3, "3 cells, and there are 2"),
+        ("question,answer\nx\n", 2, "1 cells"),
+        ("a,a\nx,y\n", 1, "named 'a'"),
+    ],
 )
 def test_a_table_whose_lines_do_not_fit_is_refused(tmp_path: Path, data: str, line: int, what: str) -> None:
     """A cell too many would move all the others by one column; the line is named."""
@@ -138,7 +142,7 @@ def test_the_first_rows(tmp_path: Path) -> None:
         ("a.json", "[{", {}, "cannot be read: "),
         ("a.csv", "question,answer\nx,y\n", {"split": "test"}, "cannot be read: "),
         ("a.jsonl", '{"question": "x", "answer": "y"}', {"split": "test"}, "the one split 'train'"),
-        ("a.csv", "question,answer,right\nx,y,Z\n", {"columns": {**COLUMNS, "answer": "right"}, "labels": ("A", "B")}, "none of the labels A, B"),
+        ("a.csv", "question,answer,right\nx,y,Z\n", {"columns": {**COLUMNS, "answer": "right"}, "labels": ("A", "B")}, "labels A, B"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_mapped_is_refused(tmp_path: Path, name: str, data: str, fields: dict[str, Any], what: str) -> None:
