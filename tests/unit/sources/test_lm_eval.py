@@ -130,7 +130,8 @@ def test_whether_greedy_decoding_writes_the_continuation(
     prompts = [f"{chr(97 + number % 26)}{number}" for number in range(120)]
     plain = answer.SessionAnswers(*session, BatchPlan(), quiet, "set")
     written = plain.generate([Written(item_id=one, context=one, stop=(), max_new_tokens=1) for one in prompts])
-    said = [(prompt, one.text) for prompt, one in zip(prompts, written, strict=True) if one.text and one.text.isascii() and one.text.isalnum()]
+    texts = [one.text or "" for one in written]
+    said = [(prompt, text) for prompt, text in zip(prompts, texts, strict=True) if text.isascii() and text.isalnum()]
     rows = [{"prompt": said[0][0], "answer": said[0][1]}, *({"prompt": one, "answer": "zz"} for one in prompts[:4])]
     file = task(
         tmp_path, "last", rows, output_type="loglikelihood", doc_to_choice=None, doc_to_target="{{answer}}", target_delimiter="",
