@@ -12,6 +12,8 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, NoReturn
 
+from quantgate import golden_cli
+
 EXIT_CODES = """exit codes:
   0    pass: the run's demands are shown to be met
   1    blocked: a loss beyond the margin, or another limit broken, is shown
@@ -30,6 +32,9 @@ EPILOG = f"""start here:
   quantgate promote RUN                      move the alias to the variant that passed
   quantgate compare RUN_A RUN_B              what moved between two stored runs
   quantgate policy explain FILE              what a policy demands, and what golden sets can resolve under it
+  quantgate golden check PATH                what is wrong or doubtful in a golden set, with file, line and key
+  quantgate golden add SET --from FILE --reason TEXT
+                                             make the next version of a golden set, logged
   quantgate ui                               open the MLflow UI on the store of the reports
 
 {EXIT_CODES}"""
@@ -109,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_promote(commands)
     _add_compare(commands)
     _add_policy(commands)
+    golden_cli.register(commands, _add)
     _add_ui(commands)
     return parser
 

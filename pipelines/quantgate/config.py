@@ -29,7 +29,9 @@ from quantgate.records import (
     BatchPlan,
     Better,
     CheckRule,
+    DatasetSource,
     DeviceConfig,
+    HarnessSource,
     ModelSource,
     Policy,
     Role,
@@ -79,7 +81,7 @@ class RunConfig:
     engine: str
     executor: str
     variants: tuple[Variant, ...]
-    golden_sets: tuple[Path, ...]
+    golden_sets: tuple[Path | DatasetSource | HarnessSource, ...]
     policy_path: Path
     policy: Policy
     workload: Workload
@@ -169,6 +171,44 @@ class _Promotion(_Section):
     alias: str = "champion"
 
 
+class _Dataset(_Section):
+    """Rows of a dataset as items; what each key means stands at ``DatasetSource``."""
+
+    name: Annotated[str, Field(pattern=NAME)]
+    path: Name | None = None
+    hub: Name | None = None
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
+    config: Name | None = None
+    split: Name = "train"
+    columns: dict[str, Name | Annotated[list[Name], Field(min_length=1)]] = {}
+    format: dict[str, Name] = {}
+    extract: dict[str, Name] = {}
+    labels: list[str] | Name | None = None
+    constants: dict[str, Scalar | list[Scalar]] = {}
+    limit: Count | None = None
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class _Harness(_Section):
+    """Tasks of lm-evaluation-harness."""
+
+    tasks: Annotated[list[Name], Field(min_length=1)]
+    name: Annotated[str, Field(pattern=NAME)] | None = None
+    include_path: Name | None = None
+    limit: Count | None = None
+    num_fewshot: Annotated[int, Field(ge=0)] | None = None
+    metric: Name | None = None
+    filter: Name | None = None
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class _Source(_Section):
+    """A golden set that is made from a source: one of the two."""
+
+    datasets: _Dataset | None = None
+    lm_eval: _Harness | None = None
+
+
 class _Run(_Section):
     schema_version: int
     model: _Model
@@ -176,7 +216,7 @@ class _Run(_Section):
     engine: str = "transformers"
     executor: str = "process"
     variants: Annotated[list[_Variant], Field(min_length=1)]
-    golden_sets: Annotated[list[str], Field(min_length=1)]
+    golden_sets: Annotated[list[str | _Source], Field(min_length=1)]
     policy: str
     workload: _Workload = _Workload()
     scoring: _Scoring = _Scoring()
@@ -308,6 +348,7 @@ def load_run(path: Path) -> RunConfig:
     _check_variants(raw, document, base)
     _check_names(raw, document)
     _check_provenance(raw, document)
+    _check_golden_sets(raw, document)
     policy_path = _resolve(base, raw.policy)
     policy = load_policy(policy_path)
     _check_chances(raw, policy, policy_path)
@@ -319,7 +360,7 @@ def load_run(path: Path) -> RunConfig:
         engine=raw.engine,
         executor=raw.executor,
         variants=tuple(_variant(one, base) for one in raw.variants),
-        golden_sets=tuple(_resolve(base, one) for one in raw.golden_sets),
+        golden_sets=tuple(_golden_set(one, base) for one in raw.golden_sets),
         policy_path=policy_path,
         policy=policy,
         workload=Workload(**{**raw.workload.model_dump(), "batch_sizes": tuple(sorted(set(raw.workload.batch_sizes)))}),
@@ -434,6 +475,24 @@ def _model_source(raw: _Model, base: Path) -> ModelSource:
     return ModelSource(**values)
 
 
+def _golden_set(raw: str | _Source, base: Path) -> Path | DatasetSource | HarnessSource:
+    if isinstance(raw, str):
+        return _resolve(base, raw)
+    if raw.datasets is not None:
+        values = raw.datasets.model_dump()
+        labels = raw.datasets.labels
+        constants = {key: tuple(one) if isinstance(one, list) else one for key, one in raw.datasets.constants.items()}
+        path = None if raw.datasets.path is None else str(_resolve(base, raw.datasets.path))
+        columns = {key: tuple(one) if isinstance(one, list) else one for key, one in raw.datasets.columns.items()}
+        values |= {"path": path, "columns": columns, "constants": constants}
+        return DatasetSource(**values | {"labels": tuple(labels) if isinstance(labels, list) else labels})
+    asked = raw.lm_eval or _Harness(tasks=["?"])  # _check_golden_sets has seen to it that there is one
+    files = tuple(str(_resolve(base, one)) if one.endswith((".yaml", ".yml")) else one for one in asked.tasks)
+    include = None if asked.include_path is None else str(_resolve(base, asked.include_path))
+    name = asked.name or "+".join(Path(one).stem if one.endswith((".yaml", ".yml")) else one for one in asked.tasks)
+    return HarnessSource(**{**asked.model_dump(), "name": name, "tasks": files, "include_path": include})
+
+
 def _device(raw: _Device, document: _Document) -> DeviceConfig:
     return DeviceConfig(
         kind=raw.kind,
@@ -481,6 +540,27 @@ def _check_sources(raw: _Run, document: _Document) -> None:
     if raw.model.hub is not None and raw.model.revision is None:
         what = "a hub model needs 'revision': the commit that is to be measured, so that it can be found again"
         raise document.error(("model", "hub"), what)
+
+
+def _check_golden_sets(raw: _Run, document: _Document) -> None:
+    """A golden set is a path or one source; a hub's dataset is pinned, and a set's name can be a file's."""
+    for index, one in enumerate(raw.golden_sets):
+        if isinstance(one, str):
+            continue
+        where: tuple[str | int, ...] = ("golden_sets", index)
+        if (one.datasets is None) == (one.lm_eval is None):
+            raise document.error(where, "a golden set is a path, or one of 'datasets' and 'lm_eval'")
+        if one.datasets is not None:
+            given = [key for key in ("path", "hub") if getattr(one.datasets, key) is not None]
+            if len(given) != 1:
+                found = " and ".join(given) if given else "none"
+                raise document.error((*where, "datasets"), f"a dataset needs exactly one of path and hub; found {found}")
+            if one.datasets.hub is not None and one.datasets.revision is None:
+                what = "a hub dataset needs 'revision': the commit that is to be asked, so that it can be found again"
+                raise document.error((*where, "datasets", "hub"), what)
+        if one.lm_eval is not None and one.lm_eval.name is None and not re.match(NAME, _golden_set(one, Path()).name):
+            what = "the tasks make no name for reports; give the golden set a 'name'"
+            raise document.error((*where, "lm_eval"), what)
 
 
 def _check_variants(raw: _Run, document: _Document, base: Path) -> None:
@@ -680,7 +760,7 @@ class _Document:
             read = model.model_validate(self.values)
         except ValidationError as error:
             # A misspelt key is also a missing one: the misspelling comes first.
-            details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+            details = sorted(_meant(error.errors()), key=lambda detail: detail["type"] != "extra_forbidden")
             raise self._translate(model, details[0]) from None
         if read.schema_version != SCHEMA_VERSION:
             raise self.error(
@@ -698,8 +778,16 @@ class _Document:
                 return self.lines[where[:length]]
         return 1
 
+    def _place(self, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        """A path without the branches of unions that pydantic puts into it; the last part may be a key that is missing."""
+        kept: tuple[str | int, ...] = ()
+        for part in loc[:-1]:
+            if (*kept, part) in self.lines:
+                kept = (*kept, part)
+        return (*kept, *loc[-1:])
+
     def _translate(self, model: type[BaseModel], detail: ErrorDetails) -> ConfigError:
-        where = tuple(detail["loc"])
+        where = self._place(tuple(detail["loc"]))
         while where and where not in self.lines and detail["type"] != "missing":
             where = where[:-1]  # pydantic adds the branch of a union to the path
         key = ".".join(str(part) for part in where)
@@ -713,6 +801,13 @@ class _Document:
                 return self.error(where[:-1], f"key '{key}' is missing")
             case _:
                 return self.error(where, f"{key}: {_plain(detail)}")
+
+
+def _meant(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without what a union says of its other branch: whoever wrote a section did not mean a text."""
+    deeper = [detail for detail in details if detail["loc"][-1:] != ("str",) and detail["type"] != "model_type"]
+    places = {two["loc"][:length] for two in deeper for length in range(len(two["loc"]))}
+    return [one for one in details if one["loc"][-1:] != ("str",) or one["loc"][:-1] not in places]
 
 
 def _plain(detail: ErrorDetails) -> str:

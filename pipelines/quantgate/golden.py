@@ -11,13 +11,13 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Never
 
 from quantgate.errors import GoldenSetError
-from quantgate.golden_items import KeysOf, built_in, parse
+from quantgate.golden_items import KeysOf, built_in, parse, read_lines
 from quantgate.records import GoldenItem, GoldenPart, GoldenReference, GoldenSet
 from quantgate.strictjson import BOM, Fault, kind, needed, object_of, refuse_unknown, string, whole
 
@@ -40,6 +40,18 @@ def load(path: Path, keys_of: KeysOf = built_in) -> GoldenSet:
     sealed = path.name == ITEMS_FILE and (path.parent / MANIFEST_FILE).exists()
     folder = path.parent if sealed else path
     return _load_folder(folder, keys_of) if folder.is_dir() else _load_bare(path, keys_of)
+
+
+def examine(path: Path, keys_of: KeysOf = built_in) -> tuple[tuple[GoldenItem, ...], tuple[tuple[int, str], ...]]:
+    """The items of all readable lines of a JSON Lines file, and every fault with its line, none left out.
+
+    Raises ``GoldenSetError`` only where the file cannot be read at all.
+    """
+    data = _read(path)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return (), ((1, "is UTF-16; save it as UTF-8"),)
+    items, faults = read_lines(data, path.parent, keys_of)
+    return tuple(items), tuple(faults) if items or faults else ((0, "has 0 items, so nothing could be measured"),)
 
 
 def reference_of(golden: GoldenSet) -> GoldenReference:
@@ -68,11 +80,6 @@ def chance_level(items: Sequence[GoldenItem]) -> float:
     if not items:
         raise ValueError("no items: a chance level needs at least one")
     return sum(1 / len(item.choices) for item in items if item.choices) / len(items)
-
-
-def check(golden: GoldenSet) -> tuple[str, ...]:
-    """Warn about the content, a sentence each. Warnings never block: only a person can tell what is meant."""
-    return (*_repeated_prompts(golden), *_leaked_answers(golden), *_favoured_position(golden))
 
 
 def write_manifest(folder: Path, licence: str, keys_of: KeysOf = built_in) -> Path:
@@ -204,57 +211,3 @@ def _seal(path: Path, manifest: _Manifest) -> Path:
     draft.write_bytes((json.dumps(asdict(manifest), indent=2, ensure_ascii=False) + "\n").encode())
     draft.replace(path)
     return path
-
-
-# ---------------------------------------------------------------------------------------------- hygiene
-
-
-def _repeated_prompts(golden: GoldenSet) -> Iterator[str]:
-    """Find the same question asked twice: a contradiction, or one piece of evidence counted as two."""
-    first: dict[tuple[str, ...], GoldenItem] = {}
-    for item in golden.items:
-        earlier = first.setdefault((_plain(item.prompt), *sorted(map(_plain, item.choices))), item)
-        if earlier is item:
-            continue
-        pair = f"items {earlier.item_id!r} (line {earlier.line}) and {item.item_id!r} (line {item.line})"
-        if _right(earlier) and _right(item) and _right(earlier).isdisjoint(_right(item)):
-            yield f"{pair} ask the same and have different right answers"
-        elif earlier.cluster is None or earlier.cluster != item.cluster:
-            yield f"{pair} ask the same; give them one cluster, or drop one, else they count as independent"
-
-
-def _leaked_answers(golden: GoldenSet) -> Iterator[str]:
-    """Find few-shot examples that hold the question itself, or end with the answer, where a model need only copy."""
-    for item in golden.items:
-        if item.few_shot and _plain(item.prompt) in _plain(item.few_shot):
-            yield f"item {item.item_id!r} (line {item.line}): its own prompt stands in its few_shot"
-    shown = [item for item in golden.items if item.few_shot.strip() and _ends_with_answer(item)]
-    if shown:
-        yield (
-            f"{len(shown)} of {len(golden.items)} items have their right answer at the end of their few_shot, where it "
-            f"can be copied; the first is {shown[0].item_id!r} (line {shown[0].line})"
-        )
-
-
-def _ends_with_answer(item: GoldenItem) -> bool:
-    last = item.few_shot.strip().rsplit("\n", 1)[-1]
-    return any(re.search(rf"(?<!\w){re.escape(right)}\W*$", _plain(last)) for right in _right(item))
-
-
-def _favoured_position(golden: GoldenSet) -> Iterator[str]:
-    """Find right choices that mostly stand at one index: a model without knowledge scores there."""
-    items = [item for item in golden.items if item.choices]
-    if len(items) < 20:
-        return
-    position, count = Counter(item.answer for item in items).most_common(1)[0]
-    if count / len(items) > (1 + chance_level(items)) / 2:
-        yield f"in {count} of {len(items)} multiple-choice items the right choice has index {position}; shuffle them"
-
-
-def _right(item: GoldenItem) -> frozenset[str]:
-    right = (*item.answers, *item.references) if item.answer is None else (item.choices[item.answer],)
-    return frozenset(map(_plain, right))
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())

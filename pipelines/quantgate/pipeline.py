@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import golden, golden_items, judging, plugins, provenance, rundir, runs
+from quantgate import gathering, golden, golden_items, judging, plugins, provenance, rundir, runs
 from quantgate.config import UNCORRECTED, RunConfig, policy_error, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
@@ -58,7 +58,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
 
     On Ctrl-C the workers are ended and the folder can be resumed; ``KeyboardInterrupt`` goes on to the caller.
     """
-    goldens = tuple(golden.load(path, plugins.item_keys) for path in config.golden_sets)
+    goldens = gathering.gather(config.golden_sets, config.cache, display.note)
     _check_golden(goldens, config, options)
     fingerprint = _fingerprint(config)
     folder, info = _run_folder(config, options)
@@ -106,7 +106,7 @@ def _check_golden(goldens: tuple[GoldenSet, ...], config: RunConfig, options: Op
     if len(set(names)) < len(names):
         raise ConfigError(f"two golden sets have the same name: {', '.join(names)}", file=str(config.path))
     for each in goldens:
-        _check_items(each)
+        _check_items(each) if each.harness is None else _check_harness(each, config)
     if (unequal := weight_fault(config.policy, goldens)) is not None:
         raise ConfigError(unequal, file=str(config.policy_path))
     references = tuple(golden.reference_of(one) for one in goldens)
@@ -126,6 +126,13 @@ def _check_items(one: GoldenSet) -> None:
     if faults:
         file = Path(one.path) / golden.ITEMS_FILE if Path(one.path).is_dir() else Path(one.path)
         raise golden_items.together(faults[: golden_items.MAX_FAULTS], str(file))
+
+
+def _check_harness(one: GoldenSet, config: RunConfig) -> None:
+    """A task of lm-evaluation-harness is scored whole, by its own code: it has no looks in between."""
+    if config.policy.looks is not None or config.policy.sequential is not None:
+        what = f"golden set {one.name} is a task of lm-evaluation-harness, scored whole; take looks or sequential out of the policy"
+        raise ConfigError(what, file=str(config.policy_path))
 
 
 def _check_power(question: plan.Question, config: RunConfig) -> None:

@@ -52,6 +52,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "table": "quantgate.readers.table:TableReader",
         "parquet": "quantgate.readers.parquet:ParquetReader",
     },
+    "source": {
+        "datasets": "quantgate.sources.datasets:DatasetsSource",
+        "lm_eval": "quantgate.sources.lm_eval:LmEvalSource",
+    },
     "executor": {"process": "quantgate.executors.process:ProcessExecutor"},
     "sink": {
         "folder": "quantgate.sinks.folder:FolderSink",
@@ -64,6 +68,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "local": "quantgate.registries.local:LocalRegistry",
     },
 }
+EXTRAS = {"lm_eval": "'quantgate[lm-eval]'"}
+"""Library -> what to install, where that is not the library's own name."""
 
 
 def known(seam: str) -> dict[str, str]:
@@ -86,7 +92,7 @@ def load(seam: str, name: str) -> Any:
         missing = (error.name or "?").split(".")[0]
         if missing == "quantgate":
             raise
-        raise MissingExtra(f"{seam} '{name}'", missing, install=f"pip install {missing}") from error
+        raise MissingExtra(f"{seam} '{name}'", missing, install=f"pip install {EXTRAS.get(missing, missing)}") from error
     if not hasattr(found, attribute):
         raise UsageError(f"{seam} '{name}' is entered as {module}:{attribute}, and {module} has no such class")
     return getattr(found, attribute)

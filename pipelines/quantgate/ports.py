@@ -16,6 +16,7 @@ from quantgate.records import (
     DeviceInfo,
     EngineSettings,
     GoldenItem,
+    GoldenSet,
     ItemEvidence,
     ItemScore,
     Loaded,
@@ -43,6 +44,17 @@ class QuantizePlan:
     variant: Variant
     base: Artifact | None
     device: DeviceConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """One text to be written by greedy decoding."""
+
+    item_id: str
+    """Whom an error is to name."""
+    context: str
+    stop: tuple[str, ...]
+    max_new_tokens: int
 
 
 class Quantizer(Protocol):
@@ -181,6 +193,41 @@ class Reader(Protocol):
         """
 
 
+class Answers(Protocol):
+    """A loaded variant as somebody else's task code asks it: in text, all requests of a kind together."""
+
+    def loglikelihoods(self, asked: Sequence[tuple[str, str]], *, greedy: bool) -> list[tuple[float, bool]]:
+        """Nats of each continuation after its context, NaN where not finite, and whether greedy decoding writes it.
+
+        Without ``greedy`` the second is False and costs nothing. An empty context is one BOS, or EOS where the model uses none.
+        """
+
+    def rolling(self, texts: Sequence[str]) -> list[float]:
+        """Nats of each text, every token once, with as much context as the model holds. NaN where not finite."""
+
+    def generate(self, asked: Sequence[Written]) -> list[ItemEvidence]:
+        """What greedy decoding writes after each context, in the order asked."""
+
+
+class Source(Protocol):
+    """Makes golden items from what lies elsewhere."""
+
+    name: str
+
+    def gather(self, asked: Any, into: Path) -> GoldenSet:
+        """The items that a source's record asks for, written below the folder ``into`` where they are a golden set's own.
+
+        Raises ``ConfigError`` or ``GoldenSetError``; reads the source anew each time.
+        """
+
+
+class TaskSource(Source, Protocol):
+    """A source whose own code asks and scores."""
+
+    def score(self, golden: GoldenSet, answers: Answers) -> tuple[ItemScore, ...]:
+        """One score an item of the golden set, in its order. Raises ``GoldenSetError`` where the tasks are no longer those gathered."""
+
+
 class Sink(Protocol):
     """Publishes a report where a person finds it."""
 
@@ -225,6 +272,7 @@ class Registry(Protocol):
 
 
 __all__ = [
+    "Answers",
     "Device",
     "Display",
     "Engine",
@@ -238,6 +286,9 @@ __all__ = [
     "Registry",
     "Session",
     "Sink",
+    "Source",
+    "TaskSource",
     "Tokenizer",
     "Worker",
+    "Written",
 ]

@@ -144,6 +144,54 @@ class GoldenItem:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DatasetSource:
+    """A golden set made from rows of a dataset: a local file (CSV, JSON, JSON Lines, Parquet) or a pinned one of the hub."""
+
+    name: str
+    path: str | None = None
+    hub: str | None = None
+    revision: str | None = None
+    """Commit of the hub's repository; a hub source without one is refused."""
+    config: str | None = None
+    """Name of a configuration (subset) of the hub's dataset."""
+    split: str = "train"
+    """The library calls all rows of a local file ``train``."""
+    columns: Mapping[str, str | tuple[str, ...]]
+    """Key of an item -> column that holds it, or several that make a list; ``choices.text`` is a field within a column."""
+    format: Mapping[str, str] | None = None
+    """Key of an item -> text with ``{column}`` in it."""
+    extract: Mapping[str, str] | None = None
+    """Key of an item -> regular expression; of its last match in the text the first group is taken, or all of it without groups."""
+    labels: tuple[str, ...] | str | None = None
+    """What the right choice is called in the data, in the order of the choices: a list, or the column that has it."""
+    constants: Mapping[str, Scalar | tuple[Scalar, ...]] | None = None
+    """Key of an item -> its value in every item."""
+    limit: int | None = None
+    """The first so many rows."""
+    sha256: str | None = None
+    """Digest that the made items must have."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HarnessSource:
+    """A golden set made of tasks of lm-evaluation-harness."""
+
+    name: str
+    tasks: tuple[str, ...]
+    """Names of tasks, groups or tags, or paths of YAML files."""
+    include_path: str | None = None
+    limit: int | None = None
+    """The first so many documents of each task."""
+    num_fewshot: int | None = None
+    metric: str | None = None
+    filter: str | None = None
+    chat: bool = False
+    """Inside the model's chat template."""
+    sha256: str | None = None
+    """Digest that configs and requests of the tasks must have."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GoldenSet:
     """A named, versioned, digested list of items. ``sha256`` is the digest of the file's bytes."""
 
@@ -152,6 +200,8 @@ class GoldenSet:
     sha256: str
     items: tuple[GoldenItem, ...]
     path: str
+    harness: HarnessSource | None = None
+    """Where the task code of lm-evaluation-harness asks and scores the items; None: they are scored by their own metrics."""
 
     @property
     def label(self) -> str:

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from quantgate.errors import RunFolderError
 from quantgate.files import file_digest, write_whole
-from quantgate.records import Artifact, Distributions
+from quantgate.records import Artifact, Distributions, GoldenSet
 
 SCHEMA_VERSION = 1
 DIGITS = 12
@@ -226,6 +226,22 @@ def get(path: Path, *, kind: str, key: str | None, record: type[T]) -> T | None:
         if key is None:
             raise RunFolderError(f"{path} cannot be used: {error}") from error
         return None
+
+
+GATHERED = ".json"
+"""Ends the name of a golden set's record, as against its folder or its lines."""
+
+
+def put_gathered(path: Path, golden: GoldenSet) -> None:
+    """Store a golden set that was made from a source; ``path`` ends in ``GATHERED``."""
+    put(path, kind="golden", key=golden.sha256, record=golden)
+
+
+def get_gathered(path: Path) -> GoldenSet:
+    """A golden set that was made from a source. Raises ``RunFolderError`` where it is missing or was altered."""
+    if (found := get(path, kind="golden", key=None, record=GoldenSet)) is None:
+        raise RunFolderError(f"{path} is not there any more; start the run again")
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -41,7 +41,7 @@ from quantgate.records import (
     Variant,
     Workload,
 )
-from quantgate.stages import capacity, diverge, measure, quantize, score
+from quantgate.stages import answer, capacity, diverge, measure, quantize, score
 
 PROGRESS_EVERY_S = 0.2
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -148,7 +148,9 @@ def _open(desk: Desk, request: dict[str, Any]) -> Opened:
 
 
 def _golden(request: dict[str, Any]) -> GoldenSet:
-    items = golden.load(Path(request["golden_set"]), plugins.item_keys)
+    path = Path(request["golden_set"])
+    gathered = path.suffix == rundir.GATHERED
+    items: GoldenSet = rundir.get_gathered(path) if gathered else golden.load(path, plugins.item_keys)
     if items.sha256 != request["golden_sha256"]:
         raise QuantgateError(f"golden set {items.label} changed while the run was going on; start the run again")
     return items
@@ -156,10 +158,13 @@ def _golden(request: dict[str, Any]) -> GoldenSet:
 
 def _score(desk: Desk, request: dict[str, Any]) -> ScoreSheet:
     session, device = desk.opened()
-    items = _golden(request)
+    items, plan = _golden(request), _record(request, "plan", BatchPlan)
+    if items.harness is not None:
+        tasks = answer.Job(variant=request["variant"], golden=items, source=plugins.load("source", "lm_eval")(), plan=plan)
+        return answer.score_tasks(session, device, tasks, desk.progress)
     metrics = {name: plugins.load("metric", name)() for name in {item.metric for item in items.items}}
     asked = items if "only" not in request else _only(items, frozenset(request["only"]))
-    job = score.Job(variant=request["variant"], golden=asked, metrics=metrics, plan=_record(request, "plan", BatchPlan))
+    job = score.Job(variant=request["variant"], golden=asked, metrics=metrics, plan=plan)
     sheet = score.score(session, device, job, desk.progress)
     return replace(sheet, first_prompt=session.tokenizer.render(items.items[0]) if items.items else "")
 

@@ -25,7 +25,7 @@ DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
     "docs/judging-files.md",
 )  # fmt: skip
-ADAPTERS = ("quantizers", "engines", "devices", "metrics", "readers", "executors", "sinks", "registries", "render")
+ADAPTERS = ("quantizers", "engines", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "render")
 PARTS_OF_ADAPTERS = {
     "quantizers/folder",
     "devices/oom",

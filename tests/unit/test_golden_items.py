@@ -232,14 +232,6 @@ def test_sets_written_before_are_read_as_before(name: str, items: int) -> None:
         assert (one.messages, one.references, one.weight, one.options) == ((), (), 1.0, {})
 
 
-def test_questions_without_a_right_answer_do_not_contradict_each_other(tmp_path: Path) -> None:
-    """Two patterns for one prompt ask the same, which is all that is said."""
-    items = [row("regex"), {**row("regex"), "id": "b", "options": {"pattern": "b$"}}]
-    read(tmp_path, *items)
-    (warning,) = golden.check(golden.load(tmp_path / "set.jsonl"))
-    assert "ask the same; give them one cluster" in warning
-
-
 def test_the_examples_of_the_manual_are_items(tmp_path: Path) -> None:
     """Every example line of the manual is read, fits its metric, and each metric has one."""
     manual = (Path(__file__).parents[2] / "docs" / "golden-sets.md").read_text(encoding="utf-8")

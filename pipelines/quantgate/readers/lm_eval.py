@@ -61,7 +61,7 @@ class LmEvalReader:
         for file, task in _files(path):
             data = read_bytes(file)
             parts.append(data)
-            found, said = _task(data, task, str(file), options)
+            found, said = task_results(data, task, str(file), options)
             tasks.append(found)
             notes += said
         return Results(source=self.name, path=str(path), sha256=digest(parts), tasks=tuple(tasks), notes=tuple(notes))
@@ -89,8 +89,11 @@ def _task_of(file: Path) -> str:
     return "" if found is None else found["task"]
 
 
-def _task(data: bytes, task: str, file: str, options: ReadOptions) -> tuple[TaskResults, list[str]]:
-    """One file. Each line is cut down to what is needed as soon as it is read: kept whole, a file takes a multiple of the time."""
+def task_results(data: bytes, task: str, file: str, options: ReadOptions) -> tuple[TaskResults, list[str]]:
+    """The samples of one task, and what a person must know of them.
+
+    Each line is cut down to what is needed as soon as it is read: kept whole, a file takes a multiple of the time.
+    """
     lines = [_line(row, file, number) for number, row in json_lines(data, file)]
     lines, chosen = _filtered(lines, file, options.filter)
     metric = _metric(lines, file, options.metric)
