@@ -12,9 +12,10 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, TextIO
@@ -223,14 +224,24 @@ def _read(desk: Desk, request: dict[str, Any]) -> Distributions:
     )
 
 
+@contextmanager
+def _stored(path: Path) -> Iterator[read.Stored]:
+    form: Any = np.lib.format
+    with path.open("rb") as file:
+        form.read_magic(file)
+        (positions,), _, row = form.read_array_header_2_0(file)
+        take = partial(np.fromfile, file, row)
+        yield read.Stored(positions=positions, vocabulary=row["codes"].shape[0], take=take)
+
+
 def _compare(desk: Desk, request: dict[str, Any]) -> TextReading:
     """A variant's reading beside the reference's: from its file, or by a second session in this process, closed afterwards."""
     session, device = desk.opened()
     found, config, passages = _texts(session, request)
     base: Distributions = _record(request, "reference", Distributions)
     if base.path:
-        stored = np.load(base.path, mmap_mode="r")
-        compared = read.beside_stored(session, passages, found, stored, desk.progress)
+        with _stored(Path(base.path)) as stored:
+            compared = read.beside_stored(session, passages, found, stored, desk.progress)
     else:
         artifact: Artifact = _record(request, "reference_artifact", Artifact)
         settings = EngineSettings(threads=_record(request, "device", DeviceConfig).threads)

@@ -56,6 +56,15 @@ class Passage:
         return np.array(self.tokens[1:], dtype=np.intp)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stored:
+    """Stored rows that are taken in order: ``take(rows)`` gives the next ones. Read and not mapped, so that they leave memory again."""
+
+    positions: int
+    vocabulary: int
+    take: Callable[[int], Any]
+
+
 def passages(session: Session, texts: Texts, config: DivergenceConfig) -> tuple[Passage, ...]:
     """The texts in tokens. Raises ``ConfigError`` where a text would be longer than the model's context."""
     limit = session.shape.context_tokens
@@ -111,16 +120,15 @@ def alone(
 
 
 def beside_stored(
-    session: Session, found: tuple[Passage, ...], texts: Texts, stored: Any, progress: Progress
+    session: Session, found: tuple[Passage, ...], texts: Texts, stored: Stored, progress: Progress
 ) -> Distances:
-    """Compare with stored rows [positions], which may be a file mapped into memory."""
-    if stored["codes"].shape != (rows_needed(found), session.shape.vocabulary):
-        there = (rows_needed(found), session.shape.vocabulary)
-        raise NotComparable("tokens of the texts and vocabulary size", str(stored["codes"].shape), str(there))
-    parts, done = [], 0
+    """Compare with stored rows, a block at a time."""
+    there, here = (stored.positions, stored.vocabulary), (rows_needed(found), session.shape.vocabulary)
+    if there != here:
+        raise NotComparable("tokens of the texts and vocabulary size", str(there), str(here))
+    parts = []
     for one, at, block in _blocks(session, found, texts, progress):
-        parts.append(distances(stored[done : done + len(block)], block, one.next_ids[at : at + len(block)]))
-        done += len(block)
+        parts.append(distances(stored.take(len(block)), block, one.next_ids[at : at + len(block)]))
     return _joined(parts)
 
 
