@@ -69,13 +69,22 @@ def built(work: Path, device: DeviceConfig) -> tuple[Artifact, Artifact]:
     for variant in (REFERENCE, NF4):
         asked = Asked(variant, work)
         base = found[0] if found else None
-        values = {"model": MODEL, "variant": variant, "base": base, "device": device, "cache": str(work), "key": variant.name}
+        values = {
+            "model": MODEL,
+            "variant": variant,
+            "base": base,
+            "device": device,
+            "cache": str(work),
+            "key": variant.name,
+        }
         found.append(asked.ask(Artifact, action="quantize", fresh=False, **values)[0])
         asked.worker.close()
     return found[0], found[1]
 
 
-def measured(work: Path, config: DivergenceConfig, artifacts: tuple[Artifact, Artifact], device: DeviceConfig) -> TextReading:
+def measured(
+    work: Path, config: DivergenceConfig, artifacts: tuple[Artifact, Artifact], device: DeviceConfig
+) -> TextReading:
     """One way of having the reference, from an empty process."""
     weights, base, found = [], None, None
     texts: dict[str, Any] = {"divergence": config, "texts_sha256": file_digest(Path(config.path))}
@@ -94,7 +103,9 @@ def measured(work: Path, config: DivergenceConfig, artifacts: tuple[Artifact, Ar
             peak = asked.bytes("VmHWM")
             over = (peak - sum(weights)) / GIB
             print(f"  compared in {seconds:.0f} s; resident before {before / GIB:.2f} GiB, peak {peak / GIB:.2f} GiB")
-            print(f"  weights {weights[0] / GIB:.2f} + {weights[1] / GIB:.2f} GiB; peak over both models' weights {over:.2f} GiB")
+            print(
+                f"  weights {weights[0] / GIB:.2f} + {weights[1] / GIB:.2f} GiB; peak over both models' weights {over:.2f} GiB"
+            )
             mapped = asked.bytes("RssFile") / GIB
             print(f"  of which pages of mapped files at the end, the stored distributions among them: {mapped:.2f} GiB")
         asked.worker.close()
@@ -139,13 +150,18 @@ def main() -> None:
     artifacts = built(options.work, device)
     path = stream(options.source, options.field or ["text"], options.work / "stream.txt")
     for how in (options.only,) if options.only else ("recomputed", "stored"):
-        config = DivergenceConfig(path=str(path), tokens_per_text=options.tokens, max_texts=options.texts, reference=how)
+        config = DivergenceConfig(
+            path=str(path), tokens_per_text=options.tokens, max_texts=options.texts, reference=how
+        )
         print(f"{how}: {options.texts} x {options.tokens} tokens")
         found = measured(options.work, config, artifacts, device)
         print(f"  perplexity {found.perplexity:.4f}; {found.kl}")
         if options.check:
             few = DivergenceConfig(
-                path=str(path), tokens_per_text=options.tokens, max_texts=-(-options.check // options.tokens), reference=how
+                path=str(path),
+                tokens_per_text=options.tokens,
+                max_texts=-(-options.check // options.tokens),
+                reference=how,
             )
             ours = measured(options.work, few, artifacts, device)
             theirs, seen = plain(few, artifacts, options.check)

@@ -14,7 +14,7 @@ LOOKED_AT = 160
 _UNABLE = r"(?:can(?:no|')?t|can not|am (?:not able|unable)|'m (?:not able|unable|afraid i can(?:no|')?t)|won't|will not|must decline)"
 _DOING = r"(?:help|assist|answer|provide|comply|fulfil+|do that|do this|discuss|give|tell|create|write|share|support|continue)"
 REFUSAL = re.compile(
-    rf"\bi(?: am sorry,? (?:but )?i)? ?{_UNABLE}\b(?: \w+){{0,2}} {_DOING}\b"
+    rf"\bi(?: am sorry,? (?:but )?i)? ?{_UNABLE}\b(?: \w+){{0,3}} {_DOING}\b"
     r"|\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b"
     r"|\bi(?: a|')m (?:just |only )?an? (?:ai|(?:large )?language model)\b"
     r"|\bi(?: a|')m sorry,? but\b"

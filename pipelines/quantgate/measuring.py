@@ -1,6 +1,7 @@
 """Everything that a run measures, one variant at a time, each in a process of its own.
 
-``quantize`` for all, then ``load -> capacity -> score -> kl`` (or ``read``) for each, then ``time`` with the reference's process and a variant's in turn.
+``quantize`` for all, then ``load -> capacity -> score -> kl`` (or ``read``) for each,
+then ``time`` with the reference's process and a variant's in turn.
 A stage that is done is kept under the digest of everything it depends on: a resumed run skips it, and a later run on the same machine uses
 it again. Speed is never used again: machines drift. A failure is evidence of its variant and does not take the others along.
 """

@@ -210,13 +210,14 @@ def _read(desk: Desk, request: dict[str, Any]) -> Distributions:
         known = read.alone(session, passages, found, None, desk.progress)
         path_text, sha256 = "", ""
     else:
-        with rundir.whole_file(path) as beside:
-            # Written and not mapped: a full disk is then an error and no dead process.
-            with beside.open("wb") as file:
-                form: Any = np.lib.format
-                head = {"descr": form.dtype_to_descr(row), "fortran_order": False, "shape": (positions,)}
-                form.write_array_header_2_0(file, head)
-                known = read.alone(session, passages, found, file.write, desk.progress)
+        # Written and not mapped: a full disk is then an error and no dead process.
+        with rundir.whole_file(path) as beside, beside.open("wb") as file:
+            form: Any = np.lib.format
+            head = {"descr": form.dtype_to_descr(row), "fortran_order": False, "shape": (positions,)}
+            form.write_array_header_2_0(file, head)
+            known = read.alone(session, passages, found, file.write, desk.progress)
+            file.flush()
+            os.fsync(file.fileno())
         path_text, sha256 = str(path), file_digest(path)
     own = read.reading(passages, (found, config), known, None, "recomputed" if why_not else "stored")
     return Distributions(

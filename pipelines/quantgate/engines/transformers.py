@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -191,7 +192,7 @@ class TransformersSession:
         for tokens in contexts:
             reading = Reading(tokens, self.shape.vocabulary, self._device, self._new_cache)
             for part in reading.parts():
-                yield _inferred("distributions along a text", lambda part=part: reading.block(part, self._forward))  # type: ignore[misc]
+                yield _inferred("distributions along a text", partial(reading.block, part, self._forward))
 
     def _distributions(self, contexts: Sequence[tuple[int, ...]]) -> Any:
         ids, mask, positions = self._padded(contexts)

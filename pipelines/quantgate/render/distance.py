@@ -18,7 +18,12 @@ Measured = Sequence[tuple[str, KLStatistics]]
 
 def after_prompts(rows: Measured) -> Html:
     """Statistics right after the prompts of a golden set, by slice in a fold; nothing where nothing was measured."""
-    return join([_statistics("KL divergence from the reference, after the prompts: how much changed, not which way", rows), _slices(rows)])
+    return join(
+        [
+            _statistics("KL divergence from the reference, after the prompts: how much changed, not which way", rows),
+            _slices(rows),
+        ]
+    )
 
 
 def over_texts(report: Report) -> Html:
@@ -150,7 +155,9 @@ def position_figure(rows: Measured, *, ident: str = "positions", heading: bool =
     for rank, ((x, y), variant, mean, colour) in enumerate(sorted(ends, key=lambda end: end[0][1])):
         row = max(min(y, base - height * (len(ends) - 1 - rank)), previous + height)
         canvas.path([(x + 7, y), (508, row), (516, row)], RULE, "")
-        canvas.text(520, row + 4, f"{q.shortened(variant, 18)}: {q.significant(mean, 2)} at the end", size=12, fill=colour)
+        canvas.text(
+            520, row + 4, f"{q.shortened(variant, 18)}: {q.significant(mean, 2)} at the end", size=12, fill=colour
+        )
         previous = row
     canvas.note((left + right) / 2, base + 38, "token's number in its text", anchor="middle")
     canvas.note(left - 48, top - 6, "mean KL, nats a token")

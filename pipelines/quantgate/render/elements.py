@@ -44,10 +44,12 @@ def _clean(text: str) -> str:
 
 
 def join(parts: Iterable[str]) -> Html:
+    """Set parts one after the other, escaping those that are not markup."""
     return Html("".join(_escaped(part) for part in parts))
 
 
 def section(ident: str, title: str, *content: str) -> Html:
+    """Build a section that links can lead to."""
     return el("section", el("h2", title), *content, id=ident)
 
 
@@ -61,6 +63,7 @@ class Column:
 
 
 def words(title: str) -> Column:
+    """Make a column of words."""
     return Column(title, number=False)
 
 
@@ -109,10 +112,12 @@ def inline(svg: str) -> Html:
 
 
 def with_small(text: str, small: str) -> Html:
+    """Set a text with a small second line, where there is one."""
     return join([text, el("small", small)]) if small else join([text])
 
 
 def fold(summary: str, *content: str, opened: bool = False) -> Html:
+    """Fold content behind a summary."""
     marks = {"open": "open"} if opened else {}
     return el("details", el("summary", summary), *content, **marks)
 

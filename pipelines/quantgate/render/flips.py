@@ -65,7 +65,11 @@ def _filter(label: str, found: Sequence[FlipRow]) -> Html:
 def _choice(name: str, title: str, options: Sequence[tuple[str, str]]) -> Html:
     """A list to choose from; a value carries ``=`` in front, so that an empty name is not the choice of all."""
     every = el("option", "all", value="")
-    return el("label", title, el("select", every, *(el("option", shown, value=f"={value}") for value, shown in options), name=name))
+    return el(
+        "label",
+        title,
+        el("select", every, *(el("option", shown, value=f"={value}") for value, shown in options), name=name),
+    )
 
 
 # ---------------------------------------------------------------------------------------------- the rows
@@ -100,7 +104,9 @@ def _table(caption: str, found: Sequence[FlipRow]) -> Html:
         words("Reference"),
         words("Variant"),
     ]
-    marks = [{"data_variant": flip.variant, "data_direction": flip.direction, "data_slice": flip.slice} for flip in found]
+    marks = [
+        {"data_variant": flip.variant, "data_direction": flip.direction, "data_slice": flip.slice} for flip in found
+    ]
     return table(caption, columns, [_cells(flip) for flip in found], kind="stack flips", marks=marks)
 
 

@@ -188,6 +188,8 @@ class Figure:
     value: float | None = None
     sentence: str = ""
     why_not: str = ""
+    invalid: bool = False
+    """There is no figure because the variant showed NaN or infinity where the reference was finite: that is a fail."""
 
 
 def plain_checks(subject: Subject) -> tuple[Check, ...]:
@@ -317,7 +319,7 @@ def _of_distributions(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
     for golden in subject.chosen(rule.golden_set):
         sheet = sheet_of(subject.variant, golden)
         kl, why = (None, None) if sheet is None else (sheet.kl, sheet.why_no_kl)
-        yield _moved(rule, golden.name, kl, why)
+        yield _invalid(rule, subject, f"kl {golden.name}", golden.name) or _moved(rule, golden.name, kl, why)
     yield from _no_set(rule, subject)
 
 
@@ -327,12 +329,25 @@ def _over_texts(rule: CheckRule, subject: Subject, read: TextReading) -> Figure:
     if rule.golden_set not in ("*", read.texts):
         name = f"{rule.kind}/{rule.golden_set}"
         return Figure(name=name, why_not=f"divergence was taken over the texts {read.texts} and not on {rule.golden_set}")
+    if (invalid := _invalid(rule, subject, f"read {read.texts}", read.texts)) is not None:
+        return invalid
     if base is None or found is None:
         who = "the reference" if base is None else "the variant"
         return Figure(name=name, why_not=f"{who} did not read the texts {read.texts}")
     if base.sha256 != found.sha256 or [one.scored_tokens for one in base.items] != [one.scored_tokens for one in found.items]:
         return Figure(name=name, why_not="not comparable: the reference and the variant did not read the same tokens")
     return _moved(rule, read.texts, found.kl, found.why_no_kl)
+
+
+def _invalid(rule: CheckRule, subject: Subject, stage: str, over: str) -> Figure | None:
+    """The figure of a variant that gave NaN in a stage which the reference finished; None where it gave none."""
+    if any(one.stage == stage for one in subject.reference.failures):
+        return None
+    found = next((one for one in subject.variant.failures if one.numerical and one.stage == stage), None)
+    if found is None:
+        return None
+    why = f"is numerically invalid on {over}: {one_line(found.message)}"
+    return Figure(name=f"{rule.kind}/{over}", why_not=why, invalid=True)
 
 
 def _moved(rule: CheckRule, over: str, kl: KLStatistics | None, why_no_kl: str | None) -> Figure:
@@ -433,6 +448,8 @@ def _limit(rule: CheckRule, figure: Figure) -> Check:
     low = value is not None and rule.minimum is not None and value < rule.minimum
     limit = rule.minimum if rule.minimum is not None and (rule.maximum is None or low) else rule.maximum
     if reason := _why_no_limit(figure, given, low):
+        if figure.invalid:
+            return Check(name=figure.name, tier=rule.tier, outcome="fail", because=reason, margin=limit)
         because = f"is not measured: {reason}"
         return Check(name=figure.name, tier=rule.tier, outcome="not_measured", because=because, margin=limit)
     high = value is not None and rule.maximum is not None and value > rule.maximum

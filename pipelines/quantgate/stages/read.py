@@ -104,7 +104,11 @@ def rows_needed(found: tuple[Passage, ...]) -> int:
 
 
 def alone(
-    session: Session, found: tuple[Passage, ...], texts: Texts, keep: Callable[[bytes], object] | None, progress: Progress
+    session: Session,
+    found: tuple[Passage, ...],
+    texts: Texts,
+    keep: Callable[[bytes], object] | None,
+    progress: Progress,
 ) -> list[float]:
     """Log probability of each true token, in nats; with ``keep`` each block's rows are handed over as bytes to be stored."""
     known: list[float] = []
@@ -172,7 +176,11 @@ def _joined(parts: list[Distances]) -> Distances:
 
 
 def reading(
-    found: tuple[Passage, ...], job: tuple[Texts, DivergenceConfig], true_logprobs: list[float], compared: Distances | None, how: How
+    found: tuple[Passage, ...],
+    job: tuple[Texts, DivergenceConfig],
+    true_logprobs: list[float],
+    compared: Distances | None,
+    how: How,
 ) -> TextReading:
     """The record of one variant's reading; ``compared`` is None for the reference."""
     texts, config = job
