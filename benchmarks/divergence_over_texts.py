@@ -84,9 +84,9 @@ def built(work: Path, device: DeviceConfig) -> tuple[Artifact, Artifact]:
 
 def measured(
     work: Path, config: DivergenceConfig, artifacts: tuple[Artifact, Artifact], device: DeviceConfig
-) -> TextReading:
-    """One way of having the reference, from an empty process."""
-    weights, base, found = [], None, None
+) -> tuple[TextReading, int]:
+    """One way of having the reference, from an empty process: the reading, and the peak over both models' weights in bytes."""
+    weights, base, found, over = [], None, None, 0
     texts: dict[str, Any] = {"divergence": config, "texts_sha256": file_digest(Path(config.path))}
     for variant, artifact in zip((REFERENCE, NF4), artifacts, strict=True):
         asked = Asked(variant, work)
@@ -101,17 +101,17 @@ def measured(
             values = {"reference": base, "reference_artifact": artifacts[0], "engine": "transformers", "device": device}
             found, seconds = asked.ask(TextReading, action="compare", **values, **texts)
             peak = asked.bytes("VmHWM")
-            over = (peak - sum(weights)) / GIB
+            over = peak - sum(weights)
             print(f"  compared in {seconds:.0f} s; resident before {before / GIB:.2f} GiB, peak {peak / GIB:.2f} GiB")
             print(
-                f"  weights {weights[0] / GIB:.2f} + {weights[1] / GIB:.2f} GiB; peak over both models' weights {over:.2f} GiB"
+                f"  weights {weights[0] / GIB:.2f} + {weights[1] / GIB:.2f} GiB; peak over both models' weights {over / GIB:.2f} GiB"
             )
             mapped = asked.bytes("RssFile") / GIB
             print(f"  of which pages of mapped files at the end, the stored distributions among them: {mapped:.2f} GiB")
         asked.worker.close()
     assert found is not None
     (work / "distributions.npy").unlink(missing_ok=True)
-    return found
+    return found, over
 
 
 def plain(config: DivergenceConfig, artifacts: tuple[Artifact, Artifact], tokens: int) -> tuple[float, int]:
@@ -154,7 +154,7 @@ def main() -> None:
             path=str(path), tokens_per_text=options.tokens, max_texts=options.texts, reference=how
         )
         print(f"{how}: {options.texts} x {options.tokens} tokens")
-        found = measured(options.work, config, artifacts, device)
+        found, _ = measured(options.work, config, artifacts, device)
         print(f"  perplexity {found.perplexity:.4f}; {found.kl}")
         if options.check:
             few = DivergenceConfig(
@@ -163,7 +163,7 @@ def main() -> None:
                 max_texts=-(-options.check // options.tokens),
                 reference=how,
             )
-            ours = measured(options.work, few, artifacts, device)
+            ours, _ = measured(options.work, few, artifacts, device)
             theirs, seen = plain(few, artifacts, options.check)
             assert ours.kl is not None
             error = abs(ours.kl.mean / theirs - 1)
