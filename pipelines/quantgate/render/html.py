@@ -304,7 +304,7 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
     ]
     chance = q.percent(golden.chance_level)
     caption = (
-        f"Answers on {golden.name} {golden.version}; guessing gives {chance}. McNemar tests a loss of 0; it and the counts never decide"
+        f"Answers on {golden.name} {golden.version}; guessing gives {chance}. McNemar tests a loss of 0; neither it nor a count decides"
     )
     return _table(caption, columns, cells)
 

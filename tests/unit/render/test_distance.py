@@ -120,3 +120,12 @@ def test_statistics_after_prompts_have_no_columns_that_are_never_filled() -> Non
     )
     assert "RMS" not in found
     assert "Same top token" in found
+
+
+def test_a_control_far_off_does_not_press_the_others_on_the_axis() -> None:
+    """The known-bad control stands in the table and not in the figure."""
+    rows = (row("nf4", WHOLE), row("rtn2", kl(60.0)))
+    report = replace(samples.sample_report(), readings=rows)
+    page = html.page(report)
+    assert "nf4 differs most" in page
+    assert "rtn2 differs most" not in page
