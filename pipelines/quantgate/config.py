@@ -31,6 +31,7 @@ from quantgate.records import (
     CheckRule,
     DatasetSource,
     DeviceConfig,
+    DivergenceConfig,
     HarnessSource,
     ModelSource,
     Policy,
@@ -58,6 +59,8 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
     "ceiling_ratio": ("minimum",),
     "kl_mean": ("maximum",),
     "kl_p99": ("maximum",),
+    "kl_p999": ("maximum",),
+    "rms_probability_change": ("maximum",),
     "top1_agreement": ("minimum",),
 }
 """What each kind of check must give, and nothing else of these."""
@@ -86,6 +89,7 @@ class RunConfig:
     policy: Policy
     workload: Workload
     batch_plan: BatchPlan
+    divergence: DivergenceConfig | None
     out: Path
     cache: Path
     sinks: tuple[str, ...]
@@ -160,6 +164,16 @@ class _Scoring(_Section):
     max_rows: Count = 16
 
 
+class _Divergence(_Section):
+    texts: Annotated[str, Field(min_length=1)]
+    text_field: Name | Annotated[list[Name], Field(min_length=1)] = "text"
+    slice_field: Name | None = None
+    tokens_per_text: Annotated[int, Field(ge=2)] = 512
+    max_texts: Count = 100
+    reference: Literal["auto", "stored", "recomputed"] = "auto"
+    disk_limit: str | int | float = "8GB"
+
+
 class _MLflow(_Section):
     tracking_uri: str | None = None
     experiment: Annotated[str, Field(min_length=1)] = "quantgate"
@@ -220,6 +234,7 @@ class _Run(_Section):
     policy: str
     workload: _Workload = _Workload()
     scoring: _Scoring = _Scoring()
+    divergence: _Divergence | None = None
     out: str = "../reports"
     cache: str | None = None
     sinks: list[str] = ["folder", "junit", "mlflow", "console"]
@@ -248,7 +263,8 @@ def _day(found: Any) -> str:
 class _Check(_Section):
     kind: Annotated[
         Literal[
-            "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "top1_agreement",
+            "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "kl_p999",
+            "rms_probability_change", "top1_agreement",
             "perplexity_ratio",
         ],
         _said("What is asked. Only quality and perplexity_ratio can let a variant pass; the others can block one."),
@@ -349,6 +365,7 @@ def load_run(path: Path) -> RunConfig:
     _check_names(raw, document)
     _check_provenance(raw, document)
     _check_golden_sets(raw, document)
+    _check_texts(raw, document, base)
     policy_path = _resolve(base, raw.policy)
     policy = load_policy(policy_path)
     _check_chances(raw, policy, policy_path)
@@ -365,6 +382,7 @@ def load_run(path: Path) -> RunConfig:
         policy=policy,
         workload=Workload(**{**raw.workload.model_dump(), "batch_sizes": tuple(sorted(set(raw.workload.batch_sizes)))}),
         batch_plan=BatchPlan(**raw.scoring.model_dump()),
+        divergence=None if raw.divergence is None else _divergence(raw.divergence, base, document),
         out=_resolve(base, raw.out),
         cache=_cache(raw.cache, base),
         sinks=tuple(raw.sinks),
@@ -498,11 +516,23 @@ def _device(raw: _Device, document: _Document) -> DeviceConfig:
         kind=raw.kind,
         threads=raw.threads,
         index=raw.index,
-        memory_budget_bytes=None if raw.memory_budget is None else _size_bytes(raw.memory_budget, document),
+        memory_budget_bytes=None if raw.memory_budget is None else _size_bytes(raw.memory_budget, document, ("device", "memory_budget")),
     )
 
 
-def _size_bytes(value: str | int | float, document: _Document) -> int:
+def _divergence(raw: _Divergence, base: Path, document: _Document) -> DivergenceConfig:
+    return DivergenceConfig(
+        path=str(_resolve(base, raw.texts)),
+        fields=(raw.text_field,) if isinstance(raw.text_field, str) else tuple(raw.text_field),
+        slice_field=raw.slice_field,
+        tokens_per_text=raw.tokens_per_text,
+        max_texts=raw.max_texts,
+        reference=raw.reference,
+        disk_limit_bytes=_size_bytes(raw.disk_limit, document, ("divergence", "disk_limit")),
+    )
+
+
+def _size_bytes(value: str | int | float, document: _Document, where: tuple[str | int, ...]) -> int:
     """``600MiB`` -> bytes. A number without unit is bytes."""
     text = str(value).replace(" ", "").upper()
     unit = next((one for one in sorted(SIZE_UNITS, key=len, reverse=True) if text.endswith(one)), "")
@@ -513,7 +543,7 @@ def _size_bytes(value: str | int | float, document: _Document) -> int:
         size = 0
     if size <= 0:
         what = f"'{value}' is not a size; write a number with B, KB, MB, GB, KiB, MiB or GiB, for example 600MiB"
-        raise document.error(("device", "memory_budget"), what)
+        raise document.error(where, what)
     return size
 
 
@@ -583,6 +613,18 @@ def _check_variants(raw: _Run, document: _Document, base: Path) -> None:
             raise document.error(("variants", index, "python"), what)
     if not any(variant.role == "candidate" for variant in raw.variants):
         raise document.error(("variants",), "no variant has 'role: candidate': there is nothing to promote")
+
+
+def _check_texts(raw: _Run, document: _Document, base: Path) -> None:
+    """The file's name becomes part of checks' names and of paths, so it obeys the rule of names."""
+    if raw.divergence is None:
+        return
+    path = _resolve(base, raw.divergence.texts)
+    if not path.is_file():
+        raise document.error(("divergence", "texts"), f"there is no file of texts {path}")
+    if not re.match(NAME, path.stem):
+        what = f"the file's name '{path.stem}' names the check: letters, digits, '.', '_' and '-' are allowed; rename the file"
+        raise document.error(("divergence", "texts"), what)
 
 
 def _check_names(raw: _Run, document: _Document) -> None:

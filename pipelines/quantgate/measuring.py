@@ -1,6 +1,7 @@
 """Everything that a run measures, one variant at a time, each in a process of its own.
 
-``quantize`` for all, then ``load -> capacity -> score -> kl`` for each, then ``time`` with the reference's process and a variant's in turn.
+``quantize`` for all, then ``load -> capacity -> score -> kl`` (or ``read``) for each,
+then ``time`` with the reference's process and a variant's in turn.
 A stage that is done is kept under the digest of everything it depends on: a resumed run skips it, and a later run on the same machine uses
 it again. Speed is never used again: machines drift. A failure is evidence of its variant and does not take the others along.
 """
@@ -23,6 +24,7 @@ from quantgate.records import (
     BatchPlan,
     Capacity,
     Distributions,
+    DivergenceConfig,
     Failure,
     Fingerprint,
     Generation,
@@ -32,10 +34,12 @@ from quantgate.records import (
     RunInfo,
     ScoreSheet,
     SpeedRun,
+    TextReading,
     Variant,
     VariantEvidence,
 )
 from quantgate.stages import diverge, early, stopping
+from quantgate.texts import Texts
 
 SEED = 20240229
 IDENTITY_ROWS_DIVISOR = 4
@@ -57,7 +61,9 @@ class Run:
     base: Artifact | None = None
     evidence: dict[str, VariantEvidence] = field(default_factory=dict)
     distributions: dict[str, Distributions] = field(default_factory=dict)
-    """The reference's stored distributions, by golden set."""
+    """The reference's stored distributions, by golden set; over texts under the empty name."""
+    texts: Texts | None = None
+    """What divergence is taken over, where it is not the prompts."""
 
 
 def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...]:
@@ -66,8 +72,9 @@ def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...
         f"{stage} {one.name}"
         for one in goldens
         for stage in ("score", "kl")
-        if stage == "score" or diverge.positions(len(one.items))
+        if stage == "score" or (config.divergence is None and diverge.positions(len(one.items)))
     ]
+    scored += [] if config.divergence is None else [f"read {config.divergence.name}"]
     each = [stage for one in config.variants for stage in ("load", *(["capacity"] * _is_filled(one)), *scored)]
     timed = ["time" for one in config.variants if _is_timed(one) and one.role != "reference"]
     return ("quantize",) * len(config.variants) + (*each, *timed)
@@ -246,9 +253,10 @@ def _measure(work: Run, variant: Variant) -> None:
         for one in work.goldens:
             with _failures(work, variant, f"score {one.name}"):
                 _score(work, variant, one, lazy)
-            if diverge.positions(len(one.items)):
-                with _failures(work, variant, f"kl {one.name}"):
-                    _diverge(work, variant, one, lazy)
+            _diverge_or_say(work, variant, one, lazy)
+        if work.texts is not None:
+            with _failures(work, variant, f"read {work.texts.name}"):
+                _read(work, variant, work.texts, lazy)
 
 
 def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
@@ -305,6 +313,69 @@ def _score_in_parts(work: Run, variant: Variant, one: GoldenSet, ask: Callable[[
             work.display.note(f"{variant.name}: scoring {one.name} stopped after {asked}: a pass is shown")
             return stopped
     return stopping.joined(sheets, reference, policy)
+
+
+def _diverge_or_say(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
+    """Divergence after the prompts of a golden set, or on the variant's sheet why there is none."""
+    why = diverge.why_none(one) if work.texts is None else f"it was taken over the texts {work.texts.name}"
+    if why is None:
+        before = len(work.evidence[variant.name].failures)
+        with _failures(work, variant, f"kl {one.name}"):
+            _diverge(work, variant, one, lazy)
+        failed = work.evidence[variant.name].failures[before:]
+        why = failed[0].message if failed else None
+    if why is not None and variant.role != "reference":
+        known = work.evidence[variant.name]
+        sheets = tuple(replace(each, why_no_kl=why) if each.golden_sha256 == one.sha256 else each for each in known.sheets)
+        work.evidence[variant.name] = replace(known, sheets=sheets)
+
+
+def _read(work: Run, variant: Variant, texts: Texts, lazy: _Lazy) -> None:
+    """The reference reads first and stores its distributions where there is room; every other variant is compared with them."""
+    config = work.config.divergence
+    if config is None:
+        return
+    one, base, reference = work.evidence[variant.name], work.distributions.get(""), work.evidence[work.config.reference.name]
+    key = _key(
+        work,
+        artifact=one.artifact,
+        engine=work.config.engine,
+        texts=texts.sha256,
+        divergence=replace(config, path=config.name),
+        base=None if variant.role == "reference" else (base, reference.artifact),
+        **_machine(work),
+    )
+    values = {"divergence": config, "texts_sha256": texts.sha256}
+    stage = f"read {texts.name}"
+    if variant.role == "reference":
+
+        def store() -> Distributions:
+            lazy.open()
+            return lazy.ask("read", Distributions, into=str(work.config.cache / "distributions" / f"{key}.npy"), **values)
+
+        found = _kept(work, variant, stage, Distributions, key, store, rundir.is_whole)
+        work.distributions[""] = found
+        work.evidence[variant.name] = replace(work.evidence[variant.name], reading=found.reading)
+        _say_how(work, config, found)
+        return
+
+    def compare() -> TextReading:
+        lazy.open()
+        asked = {"reference": base, "reference_artifact": reference.artifact, "engine": work.config.engine, "device": work.config.device}
+        return lazy.ask("compare", TextReading, **asked, **values)
+
+    if base is None:
+        raise MeasureError(f"the reference did not read the texts {texts.name}")
+    read = _kept(work, variant, stage, TextReading, key, compare)
+    work.evidence[variant.name] = replace(work.evidence[variant.name], reading=read)
+
+
+def _say_how(work: Run, config: DivergenceConfig, found: Distributions) -> None:
+    if found.why_not_stored and config.reference == "auto":
+        work.display.note(
+            f"the reference's distributions over {config.name} are not stored, {found.why_not_stored}: each variant's process runs the "
+            "reference beside it"
+        )
 
 
 def _diverge(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import gathering, golden, golden_items, judging, plugins, provenance, rundir, runs
+from quantgate import gathering, golden, golden_items, judging, plugins, provenance, rundir, runs, texts
 from quantgate.config import UNCORRECTED, RunConfig, policy_error, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
@@ -60,6 +60,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     """
     goldens = gathering.gather(config.golden_sets, config.cache, display.note)
     _check_golden(goldens, config, options)
+    read = None if config.divergence is None else texts.load(config.divergence)
     fingerprint = _fingerprint(config)
     folder, info = _run_folder(config, options)
     with rundir.held(folder):
@@ -73,6 +74,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
             shelf=rundir.Shelf(run=folder, cache=config.cache, fresh=options.fresh),
             goldens=goldens,
             fingerprint=fingerprint,
+            texts=read,
         )
         started_s = display.now_s()
         display.start(folder, planned(config, goldens))
@@ -110,7 +112,10 @@ def _check_golden(goldens: tuple[GoldenSet, ...], config: RunConfig, options: Op
     if (unequal := weight_fault(config.policy, goldens)) is not None:
         raise ConfigError(unequal, file=str(config.policy_path))
     references = tuple(golden.reference_of(one) for one in goldens)
-    if (fault := plan.fault(config.policy, references)) is not None:
+    texts_name = None if config.divergence is None else config.divergence.name
+    if texts_name in names:
+        raise ConfigError(f"the texts of 'divergence' and a golden set have the same name: {texts_name}", file=str(config.path))
+    if (fault := plan.fault(config.policy, references, texts_name)) is not None:
         raise policy_error(config.policy_path, fault.where, fault.what)
     for question in plan.questions(config.policy, references, len(config.candidates)):
         if question.rule.tier == "required" and not options.allow_underpowered:

@@ -129,8 +129,12 @@ class Session(Protocol):
     ) -> Iterator[ChoiceLogProbs]:
         """Each context runs once, its continuations reuse its cache; one batch of contexts a call."""
 
-    def distributions(self, contexts: Sequence[tuple[int, ...]]) -> Iterator[Any]:
-        """Float32 arrays [rows, vocabulary] of raw logits after each context, in order, one batch a call."""
+    def distributions(self, contexts: Sequence[tuple[int, ...]], *, every_position: bool = False) -> Iterator[Any]:
+        """Float32 arrays [rows, vocabulary] of raw logits after each context, in order, one batch a call.
+
+        With ``every_position`` after each token of each context: the first context's rows first, in blocks of at most 64 MiB, a block
+        within one context. The next block is made when it is asked for.
+        """
 
 
 class Engine(Protocol):

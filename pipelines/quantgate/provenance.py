@@ -40,7 +40,8 @@ EVIDENCE_SOURCES = (
     "ports.py", "quantizers", "records.py",
     "sources", "stages/answer.py",
     "stages/capacity.py", "stages/corpus.py", "stages/diverge.py", "stages/figures.py", "stages/measure.py", "stages/quantize.py",
-    "stages/scales.py", "stages/score.py", "strictjson.py", "worker.py",
+    "stages/read.py",
+    "stages/scales.py", "stages/score.py", "strictjson.py", "texts.py", "worker.py",
 )  # fmt: skip
 """The parts of the package that make evidence. The rest judges, stores and shows it, and may change without measuring again."""
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from math import exp, fsum
+from pathlib import PurePath
 from statistics import geometric_mean, median
 from typing import Literal, TypeAlias
 
@@ -333,10 +335,27 @@ class Results:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KLPart:
+    """Divergence over some of the positions: those of a slice, or those from ``first`` to ``last`` of each text."""
+
+    name: str
+    positions: int
+    mean: float
+    maximum: float
+    top1_agreement: float
+    p99: float | None = None
+    """None under 100 positions."""
+    first: int | None = None
+    """Number of the token in its text, from 1; None for a slice."""
+    last: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class KLStatistics:
     """Divergence of a variant's next-token distributions from the reference's, ``KL(reference || variant)`` in nats.
 
-    Full vocabulary, raw logits in float32 or better, one position an item, the one right after its prompt; every figure finite.
+    Full vocabulary, raw logits in float32 or better, every figure finite. One position an item, the one right after its prompt, or every
+    position of some texts.
     """
 
     positions: int
@@ -345,16 +364,95 @@ class KLStatistics:
     p99: float
     maximum: float
     top1_agreement: float
+    p999: float | None = None
+    """None under 10,000 positions."""
+    rms_dp: float | None = None
+    """Root mean square change of the true next token's probability; None where there is no true token, as after a prompt."""
+    standard_error: float | None = None
+    """Of the mean, with texts as clusters: tokens of one text are not independent. None under ten texts."""
+    by_slice: tuple[KLPart, ...] = ()
+    """Empty where there is one slice only."""
+    by_position: tuple[KLPart, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DivergenceConfig:
+    """Over which texts divergence is taken; without a section it is taken after the prompts of the golden sets."""
+
+    path: str
+    fields: tuple[str, ...] = ("text",)
+    """Fields of a JSONL line that make up its text, joined by a line end."""
+    slice_field: str | None = None
+    tokens_per_text: int = 512
+    max_texts: int = 100
+    reference: Literal["auto", "stored", "recomputed"] = "auto"
+    """``auto``: stored where the disk has room within ``disk_limit_bytes``, else recomputed beside each variant."""
+    disk_limit_bytes: int = 8_000_000_000
+
+    @property
+    def name(self) -> str:
+        """What checks and reports call the texts: the file's name without its ending."""
+        return PurePath(self.path).stem
+
+    @property
+    def most_tokens(self) -> int:
+        """Positions at most."""
+        return self.tokens_per_text * self.max_texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Distributions:
-    """The reference's stored logits: a float32 array [positions, vocabulary] in NumPy's file format."""
+    """The reference's stored distributions, in NumPy's file format.
+
+    After prompts: a float32 array of logits [positions, vocabulary]. Over texts: a record a position, as ``divergence.stored_row`` has it.
+    """
 
     path: str
+    """Empty where nothing is stored and every variant's process runs the reference again."""
     sha256: str
     positions: int
     vocabulary: int
+    why_not_stored: str = ""
+    reading: TextReading | None = None
+    """How the reference itself read the texts; None after prompts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextReading:
+    """How one variant read the texts of a run's divergence, token by token."""
+
+    texts: str
+    sha256: str
+    """Digest of the texts' file."""
+    items: tuple[ItemEvidence, ...]
+    """A text each: ``loglikelihoods[0]`` is the sum over its ``scored_tokens`` true next tokens, in nats, BOS left out."""
+    slices: tuple[str, ...]
+    """The slice of each item."""
+    cut: int
+    """Texts that were longer than ``tokens_per_text`` and were read up to it."""
+    tokens_per_text: int
+    kl: KLStatistics | None = None
+    """None for the reference, or with ``why_no_kl``."""
+    why_no_kl: str | None = None
+    reference: Literal["stored", "recomputed"] = "stored"
+
+    @property
+    def scored_tokens(self) -> int:
+        """True next tokens over all texts."""
+        return sum(one.scored_tokens for one in self.items)
+
+    @property
+    def nats(self) -> float | None:
+        """Minus the log-likelihood of all texts with a token to score; None where one of them has none."""
+        found = [one.loglikelihoods[0] for one in self.items if one.scored_tokens]
+        known = [value for value in found if value is not None]
+        return -fsum(known) if known and len(known) == len(found) else None
+
+    @property
+    def perplexity(self) -> float | None:
+        """exp(total nats / total tokens), over the corpus and not a mean over texts; None where it is no number."""
+        nats = self.nats
+        return None if nats is None or not self.scored_tokens or nats / self.scored_tokens > 700 else exp(nats / self.scored_tokens)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -676,6 +774,8 @@ class VariantEvidence:
     """Stages whose result was taken from an earlier run with the same digest."""
     source: Literal["session", "file"] = "session"
     """``file``: scores that somebody else's tool wrote; nothing is known of weights, memory or speed."""
+    reading: TextReading | None = None
+    """How it read the texts of the run's divergence; None where there are none, or where the stage failed."""
 
     @property
     def tokens_per_s_at_ceiling(self) -> float | None:
@@ -770,7 +870,8 @@ class Waiver:
 class CheckRule:
     """One demand of a policy.
 
-    ``kind``: quality, perplexity_ratio, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99 or top1_agreement.
+    ``kind``: quality, perplexity_ratio, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99, kl_p999,
+    rms_probability_change or top1_agreement.
     """
 
     kind: str
@@ -1004,6 +1105,32 @@ class QualityRow:
     """Items that were asked, where scoring ended early."""
     figures: tuple[MetricFigure, ...] = ()
     """Each metric's own figure over the set."""
+    texts: int | None = None
+    """Items answered in words; None where the run that is read did not count them."""
+    empty: int | None = None
+    """Of these, answers without a single character that can be seen."""
+    refusals: int | None = None
+    """Of these, answers that read like a refusal, by the rule in ``answers``; shown and never decided on."""
+    why_no_kl: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadingRow:
+    """One variant over the texts of the run's divergence."""
+
+    variant: str
+    texts: str
+    count: int
+    tokens: int
+    cut: int
+    tokens_per_text: int
+    perplexity: float | None
+    """Corpus perplexity of these texts, cut as they are."""
+    ratio_to_reference: float | None
+    """Perplexity over the reference's, same tokens."""
+    kl: KLStatistics | None
+    why_no_kl: str | None
+    reference: Literal["stored", "recomputed"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1020,7 +1147,8 @@ class FlipRow:
     variant_answer: str
     direction: Literal["regression", "recovery"]
     severity: float
-    """How far the variant's preference moved, in nats, where log-likelihoods exist; else 0. Of graded scores: the change."""
+    """How far the lead of the right choice over the best wrong one moved, in nats, where log-likelihoods exist; else 0. Of graded scores:
+    the change."""
     reference_score: float | None = None
     """Only where scores are graded or unbounded."""
     variant_score: float | None = None
@@ -1084,6 +1212,8 @@ class Report:
     """Commands that reproduce or explain the run."""
     seconds: float
     schema_version: int = 1
+    readings: tuple[ReadingRow, ...] = ()
+    """Divergence and perplexity over texts; empty where the run had none."""
 
 
 # ---------------------------------------------------------------------------------------------- two runs side by side

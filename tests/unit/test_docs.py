@@ -35,6 +35,7 @@ PARTS_OF_ADAPTERS = {
     "readers/lines",
     "engines/transformers_weights",
     "engines/transformers_tokenizer",
+    "engines/transformers_distributions",
     "sinks/mlflow_store",
     "sinks/mlflow_figures",
 }

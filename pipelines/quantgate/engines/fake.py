@@ -121,8 +121,14 @@ class FakeSession:
             totals = tuple(self._loglikelihood(self.tokenizer.decode(choice).strip(), answer) for choice in choices)
             yield ChoiceLogProbs(index=index, totals=totals)
 
-    def distributions(self, contexts: Sequence[tuple[int, ...]]) -> Iterator[Any]:
-        yield np.stack([self._logits(self.tokenizer.decode(context)) for context in contexts])
+    def distributions(self, contexts: Sequence[tuple[int, ...]], *, every_position: bool = False) -> Iterator[Any]:
+        if not every_position:
+            yield np.stack([self._logits(self.tokenizer.decode(context)) for context in contexts])
+            return
+        self._misbehave()
+        for context in contexts:
+            rows = np.stack([self._logits(self.tokenizer.decode(context[: end + 1])) for end in range(len(context))])
+            yield np.full_like(rows, np.nan) if self._bad else rows
 
     @property
     def _bad(self) -> bool:

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from transformers.utils import logging as transformers_logging
 
 from quantgate.devices.oom import is_out_of_memory
 from quantgate.engines import transformers_weights as weights
+from quantgate.engines.transformers_distributions import Reading
 from quantgate.engines.transformers_tokenizer import TransformersTokenizer
 from quantgate.errors import EngineError, MissingModel, NothingQuantized, OutOfMemory, QuantgateError
 from quantgate.kvcache import shape_of_config
@@ -182,9 +184,15 @@ class TransformersSession:
             for at, (_, _, tokens) in enumerate(part)
         ]
 
-    def distributions(self, contexts: Sequence[tuple[int, ...]]) -> Iterator[Any]:
+    def distributions(self, contexts: Sequence[tuple[int, ...]], *, every_position: bool = False) -> Iterator[Any]:
         _check_contexts(contexts)
-        yield _inferred("next-token distributions", lambda: self._distributions(contexts))
+        if not every_position:
+            yield _inferred("next-token distributions", lambda: self._distributions(contexts))
+            return
+        for tokens in contexts:
+            reading = Reading(tokens, self.shape.vocabulary, self._device, self._new_cache)
+            for part in reading.parts():
+                yield _inferred("distributions along a text", partial(reading.block, part, self._forward))
 
     def _distributions(self, contexts: Sequence[tuple[int, ...]]) -> Any:
         ids, mask, positions = self._padded(contexts)

@@ -1,26 +1,22 @@
 """The page of a run: one file that a release owner can open, print and keep.
 
-No network, no scripts, no fonts from elsewhere; a content security policy in the page says so to the browser. Every text goes
+No network, no fonts from elsewhere, and one script, which filters flips; a content security policy in the page says so to the
+browser and names that script by its digest. Every text goes
 through ``_el``, which escapes whatever is not markup of our own, so a prompt cannot become a tag. Verdicts are words first;
 border and weight repeat them for the eye. What is unknown is ``-`` with its reason where there is one.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
 
 from quantgate.records import (
     CeilingRow,
     Check,
     CheckRule,
     DeviceInfo,
-    FlipRow,
     GoldenRow,
-    KLStatistics,
     MeasurementRow,
     Policy,
     QualityRow,
@@ -30,46 +26,23 @@ from quantgate.records import (
     SpeedRow,
     Verdict,
 )
-from quantgate.render import figures
+from quantgate.render import distance, figures, flips
 from quantgate.render import quantities as q
+from quantgate.render.elements import Cell as _Cell
+from quantgate.render.elements import Column as _Column
+from quantgate.render.elements import Html as _Html
+from quantgate.render.elements import el as _el
+from quantgate.render.elements import figure as _figure
+from quantgate.render.elements import fold as _fold
+from quantgate.render.elements import folded_text as _folded_text
+from quantgate.render.elements import inline as _inline
+from quantgate.render.elements import join as _join
+from quantgate.render.elements import section as _section
+from quantgate.render.elements import table as _table
+from quantgate.render.elements import with_small as _with_small
+from quantgate.render.elements import words as _words
 from quantgate.render.policy import waiver_lines
-from quantgate.render.terminal import VariantLine, promotion_line, variant_lines, worst_first
-
-_FLIPS_SHOWN, _FLIPS_FOLDED = 10, 200
-_SUMMARY_LENGTH = 72
-
-
-class _Html(str):
-    """Markup of our own: the only text that is not escaped."""
-
-    __slots__ = ()
-
-
-_Cell: TypeAlias = str
-_VOID = frozenset({"meta", "br"})
-
-
-def _el(name: str, /, *children: str, **attributes: str) -> _Html:
-    """Build an element. Children are escaped unless they are markup; a trailing underscore keeps Python's words apart."""
-    shown = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(_clean(value))}"' for key, value in attributes.items()
-    )
-    inside = "".join(_escaped(child) for child in children)
-    return _Html(f"<{name}{shown}>" if name in _VOID else f"<{name}{shown}>{inside}</{name}>")
-
-
-def _escaped(text: str) -> str:
-    return text if isinstance(text, _Html) else html.escape(_clean(text))
-
-
-def _clean(text: str) -> str:
-    """Show what would steer a browser as its picture and drop what no file can hold."""
-    return q.storable(q.visible(text))
-
-
-def _join(parts: Iterable[str]) -> _Html:
-    return _Html("".join(_escaped(part) for part in parts))
-
+from quantgate.render.terminal import VariantLine, promotion_line, variant_lines
 
 # ---------------------------------------------------------------------------------------------- the page
 
@@ -78,69 +51,20 @@ def page(report: Report) -> str:
     """Render the whole page as HTML text."""
     sections = [_head(report), _variants(report), _quality(report), _memory(report), _speed(report), _evidence(report)]
     title = f"{report.model}: {q.outcome_word(report.outcome)} - quantgate"
+    scripts = flips.policy_source() if report.flips else "'none'"
     head = _el(
         "head",
         _el("meta", charset="utf-8"),
         _el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         _Html(
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+            f"script-src {scripts}; form-action 'none'; base-uri 'none'\">"
         ),
         _el("title", q.shortened(title, 120)),
-        _el("style", _Html(_STYLE)),
+        _el("style", _Html(_STYLE + flips.STYLE)),
     )
-    body = _el("body", _el("main", *sections))
+    body = _el("body", _el("main", *sections), flips.script() if report.flips else "")
     return f'<!DOCTYPE html>\n<html lang="en">{head}{body}</html>\n'
-
-
-def _section(ident: str, title: str, *content: str) -> _Html:
-    return _el("section", _el("h2", title), *content, id=ident)
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column's header with its unit; numbers are set right, words left. ``drawn`` is markup under the title."""
-
-    title: str
-    number: bool = True
-    drawn: str = ""
-
-
-def _words(title: str) -> _Column:
-    return _Column(title, number=False)
-
-
-def _table(caption: str, columns: Sequence[_Column], rows: Iterable[Sequence[_Cell]], *, kind: str = "") -> _Html:
-    """Build a table in a container that scrolls by itself; ``stack`` turns rows into cards on a narrow screen."""
-    head = _el("tr", *(_el("th", column.title, column.drawn, scope="col", class_=_side(column)) for column in columns))
-    body = [_row(columns, row) for row in rows]
-    table = _el("table", _el("caption", _el("span", caption)), _el("thead", head), _el("tbody", *body), class_=kind)
-    return _el("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
-
-
-def _row(columns: Sequence[_Column], cells: Sequence[_Cell]) -> _Html:
-    first = _el("th", cells[0], scope="row", class_=_side(columns[0]))
-    rest = [
-        _el("td", cell, class_=_side(column) + (" none" if cell == q.UNKNOWN else ""), data_label=column.title)
-        for column, cell in zip(columns[1:], cells[1:], strict=True)
-    ]
-    return _el("tr", first, *rest)
-
-
-def _side(column: _Column) -> str:
-    return "n" if column.number else "w"
-
-
-def _figure(svg: str, finding: str) -> _Html:
-    """Set a figure under its finding; nothing where nothing was drawn."""
-    if not svg:
-        return _Html("")
-    drawing = _el("div", _inline(svg), class_="scroll drawing", tabindex="0", role="region", aria_label=finding)
-    return _el("figure", _el("figcaption", finding), drawing)
-
-
-def _inline(svg: str) -> _Html:
-    """Take a figure into the page, where its namespace is implied."""
-    return _Html(svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1))
 
 
 def _badge(word: str) -> _Html:
@@ -148,15 +72,6 @@ def _badge(word: str) -> _Html:
     plain = kinds.get(word.split(" ")[0].strip(","), "plain")
     kind = "control" if ", as it must" in word else "inconclusive" if "(waived)" in word else plain
     return _el("span", word, class_=f"badge {kind}")
-
-
-def _with_small(text: str, small: str) -> _Html:
-    return _join([text, _el("small", small)]) if small else _join([text])
-
-
-def _fold(summary: str, *content: str, opened: bool = False) -> _Html:
-    marks = {"open": "open"} if opened else {}
-    return _el("details", _el("summary", summary), *content, **marks)
 
 
 # ---------------------------------------------------------------------------------------------- 1 verdict
@@ -340,7 +255,7 @@ def _check_cells(verdict: Verdict, check: Check) -> list[_Cell]:
 
 def _quality(report: Report) -> _Html:
     parts = [_golden(report, golden, index) for index, golden in enumerate(report.golden_sets)]
-    return _section("quality", "Quality", *(parts or [_el("p", "No golden set was used.")]))
+    return _section("quality", "Quality", *(parts or [_el("p", "No golden set was used.")]), distance.over_texts(report))
 
 
 def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
@@ -348,7 +263,7 @@ def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
     roles = {line.variant: line.role for line in variant_lines(report)}
     reference = next((variant for variant, role in roles.items() if role == "reference"), "")
     compared = [row for row in rows if row.variant != reference]
-    flips = [flip for flip in report.flips if flip.golden_set in (golden.name, f"{golden.name} {golden.version}")]
+    flipped = [flip for flip in report.flips if flip.golden_set in (golden.name, f"{golden.name} {golden.version}")]
     drawing = figures.interval_figure(report, golden.name, ident=f"intervals-{index}", heading=False)
     return _join(
         [
@@ -357,11 +272,8 @@ def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
             _answer_table(golden, rows, reference) if rows else _el("p", "Nothing was scored."),
             _figure_table(rows),
             _slice_table(compared, report.policy) if any(row.slices for row in compared) else "",
-            _divergence_table([(row.variant, row.kl) for row in rows if row.kl is not None]),
-            *(
-                _flips_of(variant, [flip for flip in flips if flip.variant == variant], opened=role == "candidate")
-                for variant, role in roles.items()
-            ),
+            distance.after_prompts([(row.variant, row.kl) for row in rows if row.kl is not None]),
+            flips.flips(f"{golden.name} {golden.version}", flipped, roles),
         ]
     )
 
@@ -374,6 +286,8 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
         _Column("Scored"),
         _Column("Unscored"),
         _Column("Truncated"),
+        _Column("Empty"),
+        _Column("Refusal-like"),
         _Column("Output, tokens"),
         _Column("Output vs reference"),
         _Column("McNemar p"),
@@ -385,6 +299,8 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
             f"{q.count(row.scored)} of {q.count(row.items)}",
             q.count(row.unscored),
             q.count(row.truncated),
+            q.count(row.empty) if row.texts else q.UNKNOWN,
+            q.count(row.refusals) if row.texts else q.UNKNOWN,
             q.count(row.output_tokens),
             q.ratio(row.output_tokens / reference if reference and row.variant != measured_on else None),
             q.p_value(row.mcnemar_p),
@@ -393,7 +309,7 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
     ]
     chance = q.percent(golden.chance_level)
     caption = (
-        f"Answers on {golden.name} {golden.version}; guessing gives {chance}. McNemar tests a loss of 0, never decides"
+        f"Answers on {golden.name} {golden.version}; guessing gives {chance}. McNemar tests a loss of 0; neither it nor a count decides"
     )
     return _table(caption, columns, cells)
 
@@ -468,89 +384,6 @@ def _slice_cells(part: SliceRow) -> list[_Cell]:
         q.loss(part.upper, part.scale, towards="up"),
         q.level_percent(part.level),
     ]
-
-
-def _divergence_table(rows: Sequence[tuple[str, KLStatistics]]) -> _Html:
-    if not rows:
-        return _Html("")
-    columns = [
-        _words("Variant"),
-        _Column("Mean, nats"),
-        _Column("Median, nats"),
-        _Column("p99, nats"),
-        _Column("Largest, nats"),
-        _Column("Same top token, %"),
-        _Column("Positions"),
-    ]
-    cells = [
-        [
-            variant,
-            *(q.significant(figure) for figure in (kl.mean, kl.median, kl.p99, kl.maximum)),
-            q.percent_number(kl.top1_agreement, digits=1),
-            q.count(kl.positions),
-        ]
-        for variant, kl in rows
-    ]
-    return _table("KL divergence from the reference: how much changed, not which way", columns, cells)
-
-
-def _flips_of(variant: str, flips: Sequence[FlipRow], *, opened: bool) -> _Html:
-    """Show the worst flips of a variant, fold the next ones, and say how many are in report.json alone."""
-    if not flips:
-        return _Html("")
-    ordered = worst_first(flips)
-    worse = sum(flip.direction == "regression" for flip in flips)
-    words = f"{variant}: {q.count(worse)} items got worse, {q.count(len(flips) - worse)} got better"
-    shown, folded = ordered[:_FLIPS_SHOWN], ordered[_FLIPS_SHOWN:_FLIPS_FOLDED]
-    left = len(ordered) - len(shown) - len(folded)
-    rest = f"The next {q.count(len(folded))} flips of {variant}"
-    more = f"{q.count(left)} more are in report.json." if left else ""
-    return _fold(
-        words,
-        _flip_table(f"Flips of {variant}, the preference that moved farthest first", shown),
-        _fold(rest, _flip_table(rest, folded), _el("p", more, class_="note") if more else "") if folded else "",
-        opened=opened,
-    )
-
-
-def _flip_table(caption: str, flips: Sequence[FlipRow]) -> _Html:
-    columns = [
-        _words("Item"),
-        _words("Change"),
-        _Column("Moved, nats" if all(flip.reference_score is None for flip in flips) else "Moved, in score"),
-        _words("Prompt"),
-        _words("Right answer"),
-        _words("Reference"),
-        _words("Variant"),
-    ]
-    return _table(caption, columns, [_flip_cells(flip) for flip in flips], kind="stack flips")
-
-
-def _flip_cells(flip: FlipRow) -> list[_Cell]:
-    worse = flip.direction == "regression"
-    return [
-        _with_small(flip.item_id, flip.slice),
-        "got worse" if worse else "got better",
-        q.significant(flip.severity, 2),
-        _folded_text(flip.prompt),
-        _folded_text(flip.expected),
-        _join([_folded_text(flip.reference_answer), _mark(worse, flip.reference_score)]),
-        _join([_folded_text(flip.variant_answer), _mark(not worse, flip.variant_score)]),
-    ]
-
-
-def _mark(right: bool, score: float | None) -> _Html:
-    """Right or wrong, or the score; marked where it is the better of the two."""
-    word = "right" if right else "wrong"
-    return _el("span", word if score is None else f"score {q.significant(score)}", class_="mark right" if right else "mark")
-
-
-def _folded_text(text: str) -> _Html:
-    """Show a short text as it is; fold a long one or one of several lines behind its beginning."""
-    text = text.strip()
-    if len(text) <= _SUMMARY_LENGTH and "\n" not in text:
-        return _el("span", text or "(empty)", class_="text")
-    return _fold(q.shortened(text, _SUMMARY_LENGTH), _el("pre", text))
 
 
 # ---------------------------------------------------------------------------------------------- 4 memory and the ceiling

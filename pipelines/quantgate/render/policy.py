@@ -93,6 +93,10 @@ def rule_words(rule: CheckRule) -> str:
             return f"its next tokens diverge from the reference's by at most {high} in the mean, on {where(rule)}"
         case "kl_p99":
             return f"they diverge by at most {high} at 99 of 100 positions, on {where(rule)}"
+        case "kl_p999":
+            return f"they diverge by at most {high} at 999 of 1,000 positions, on {where(rule)}"
+        case "rms_probability_change":
+            return f"the true next token's probability changes by at most {high} (root mean square), on {where(rule)}"
         case "top1_agreement":
             return f"its likeliest token is the reference's at {low} of the positions at least, on {where(rule)}"
         case "output_length":

@@ -14,7 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quantgate.errors import UsageError
-from quantgate.records import CeilingRow, Check, FlipRow, MeasurementRow, QualityRow, Report, Role, SpeedRow, Verdict
+from quantgate.records import (
+    CeilingRow,
+    Check,
+    FlipRow,
+    KLStatistics,
+    MeasurementRow,
+    QualityRow,
+    ReadingRow,
+    Report,
+    Role,
+    SpeedRow,
+    Verdict,
+)
 from quantgate.render import quantities as q
 
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCONCLUSIVE": "33", "NOT MEASURED": "35", "CONTROL WRONG": "1;31"}
@@ -225,6 +237,7 @@ def show_variant(report: Report, name: str) -> str:
         _checks(verdict),
         *([] if row is None else [_measurements(row), _ceiling(row.ceiling), _speed(row.speed), _failures(row)]),
         *(_quality(report, quality) for quality in report.quality if quality.variant == name),
+        *(_reading(one) for one in report.readings if one.variant == name),
         _flips([flip for flip in report.flips if flip.variant == name]),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -329,7 +342,7 @@ def _quality(report: Report, row: QualityRow) -> str:
     head = (
         f"quality on {plain(q.golden_label(report, row.golden_set))}: {_right(row)}, "
         f"{q.count(row.scored)} of {q.count(row.items)} items scored, {q.count(row.truncated)} truncated, "
-        f"{q.count(row.output_tokens)} output tokens"
+        f"{q.count(row.output_tokens)} output tokens{_said_nothing(row)}"
     )
     parts = row.slices
     columns = {
@@ -370,20 +383,38 @@ def moved(flip: FlipRow) -> str:
     return f"from {q.significant(flip.reference_score)} to {q.significant(flip.variant_score)} in score"
 
 
+def _said_nothing(row: QualityRow) -> str:
+    """Answers in words that are empty or read like a refusal, where there are answers in words."""
+    return f", {q.count(row.empty)} empty, {q.count(row.refusals)} refusal-like" if row.texts else ""
+
+
 def _divergence(row: QualityRow) -> list[str]:
     if row.kl is None:
-        return []
-    kl = row.kl
-    return [
+        return [f"no KL from the reference: {plain(row.why_no_kl)}"] if row.why_no_kl else []
+    return [_kl_words(row.kl)]
+
+
+def _kl_words(kl: KLStatistics) -> str:
+    far = "" if kl.p999 is None else f"p99.9 {q.significant(kl.p999)}, "
+    change = "" if kl.rms_dp is None else f"; true token's probability moved by {q.percent(kl.rms_dp, digits=2)} (root mean square)"
+    return (
         f"KL from the reference, nats: mean {q.significant(kl.mean)}, median {q.significant(kl.median)}, "
-        f"p99 {q.significant(kl.p99)}, largest {q.significant(kl.maximum)}; same top token "
-        f"{q.percent(kl.top1_agreement, digits=1)} of {q.count(kl.positions)} positions"
-    ]
+        f"p99 {q.significant(kl.p99)}, {far}largest {q.significant(kl.maximum)}; same top token "
+        f"{q.percent(kl.top1_agreement, digits=1)} of {q.count(kl.positions)} positions{change}"
+    )
+
+
+def _reading(row: ReadingRow) -> str:
+    against = "" if row.ratio_to_reference is None else f", {q.significant(row.ratio_to_reference, 4)}x the reference's"
+    head = f"texts {plain(row.texts)}: perplexity {q.significant(row.perplexity, 4)} over {q.count(row.tokens)} tokens{against}"
+    missing = f"no KL from the reference: {plain(row.why_no_kl)}" if row.why_no_kl else ""
+    below = _kl_words(row.kl) if row.kl is not None else missing
+    return f"{head}\n  {below}" if below else head
 
 
 def worst_first(flips: Sequence[FlipRow]) -> list[FlipRow]:
-    """Sort flips by how far the preference moved; at equal distance regressions come first."""
-    return sorted(flips, key=lambda flip: (-flip.severity, flip.direction != "regression", flip.item_id))
+    """Sort flips: what got worse first, and of these what moved farthest."""
+    return sorted(flips, key=lambda flip: (flip.direction != "regression", -flip.severity, flip.item_id))
 
 
 def _flips(flips: Sequence[FlipRow]) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from quantgate.records import CheckRule, GoldenReference, Policy
 from quantgate.render.policy import Paragraph, paragraphs
 from quantgate.render.quantities import UNKNOWN, count, fixed, margin_points, percent, points
+from quantgate.stages.checks import OF_DISTRIBUTIONS
 from quantgate.stages.early import look_sizes
 from quantgate.stages.quality import part_of, slice_names
 from quantgate.stats.power import items_needed, items_without_a_flip, largest_flip_rate, power, smallest_margin
@@ -207,20 +208,23 @@ def _or_none(figure: str, unit: str = "") -> str:
     return "none" if figure == UNKNOWN else f"{figure} {unit}".rstrip()
 
 
-def fault(policy: Policy, golden_sets: Sequence[GoldenReference]) -> Fault | None:
-    """The first thing that the policy asks for and these golden sets do not have."""
-    return next(_faults(policy, golden_sets), None)
+def fault(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str | None = None) -> Fault | None:
+    """The first thing that the policy asks for and these golden sets, or the run's texts, do not have."""
+    return next(_faults(policy, golden_sets, texts), None)
 
 
-def _faults(policy: Policy, golden_sets: Sequence[GoldenReference]) -> Iterator[Fault]:
+def _faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str | None) -> Iterator[Fault]:
     names = [one.name for one in golden_sets]
     for index, rule in enumerate(policy.checks):
-        if rule.golden_set not in ("*", *names):
-            what = f"a check of kind {rule.kind} is for golden set '{rule.golden_set}', and the run has {', '.join(names)}"
+        divergence = rule.kind in OF_DISTRIBUTIONS and texts is not None
+        has = [texts] if divergence and texts is not None else names
+        if rule.golden_set not in ("*", *has):
+            where = f"; divergence is taken over the texts {texts}" if divergence else ""
+            what = f"a check of kind {rule.kind} is for golden set '{rule.golden_set}', and the run has {', '.join(names)}{where}"
             yield Fault(where=("checks", index, "golden_set"), what=what)
         for golden in (one for one in golden_sets if rule.golden_set in ("*", one.name)):
             yield from _slice_faults(policy, rule, golden, index)
-    known = [name for rule in policy.checks if rule.tier == "required" for name in check_names(rule, golden_sets)]
+    known = [name for rule in policy.checks if rule.tier == "required" for name in check_names(rule, golden_sets, texts)]
     for index, waiver in enumerate(policy.waivers):
         if waiver.check not in known:
             what = f"the policy has no required check '{waiver.check}': {_nearest(waiver.check, known)}"
@@ -242,7 +246,7 @@ def _slice_faults(policy: Policy, rule: CheckRule, golden: GoldenReference, inde
             yield Fault(where=("checks", index), what=what)
 
 
-def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference]) -> list[str]:
+def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference], texts: str | None = None) -> list[str]:
     """Names of the checks that a rule becomes."""
     chosen = [one for one in golden_sets if rule.golden_set in ("*", one.name)]
     match rule.kind:
@@ -254,6 +258,8 @@ def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference]) -> list
             return [f"memory/{rule.kind}"]
         case "ceiling_ratio":
             return ["ceiling/ratio"]
+        case kind if kind in OF_DISTRIBUTIONS and texts is not None:
+            return [f"{kind}/{texts}"]
         case _:
             return [f"{rule.kind}/{golden.name}" for golden in chosen]
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import exp, isfinite
 from statistics import fmean, median
 
+from quantgate.answers import is_empty, is_refusal
 from quantgate.records import (
     Capacity,
     CeilingRow,
@@ -27,11 +28,13 @@ from quantgate.records import (
     Policy,
     Promotion,
     QualityRow,
+    ReadingRow,
     Report,
     ScoreSheet,
     SliceRow,
     SpeedRow,
     SpeedRun,
+    TextReading,
     VariantEvidence,
 )
 from quantgate.render.policy import waiver_lines
@@ -44,6 +47,7 @@ from quantgate.stats.graded import decide_scores
 from quantgate.stats.paired import loss_lower, loss_upper
 from quantgate.stats.proportions import mcnemar_exact, wilson
 
+LARGEST_EXPONENT = 700.0
 COLD_START = 2.0
 """A first timed generation this many times the median was not warm."""
 
@@ -88,6 +92,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         promotion=promotion,
         commands=context.commands,
         seconds=context.seconds,
+        readings=tuple(_readings(evidence, reference)),
     )
 
 
@@ -279,6 +284,8 @@ def _quality(evidence: Evidence, reference: VariantEvidence, context: Context) -
                 scale="binary" if found is None else found.scale,
                 figures=tuple(map(with_interval, sheet.figures)) if worth_showing(sheet.figures) else (),
                 asked=None if sheet.stopped is None else sheet.stopped.asked,
+                why_no_kl=sheet.why_no_kl,
+                **_words(sheet),
             )
 
 
@@ -295,6 +302,47 @@ def with_interval(figure: MetricFigure) -> MetricFigure:
         return figure
     found = wilson(k=round(figure.value * figure.scored), n=figure.scored, alpha=0.05)
     return replace(figure, lower=found.lower, upper=found.upper)
+
+
+def _words(sheet: ScoreSheet) -> dict[str, int]:
+    """How many items were answered in words, and of these how many say nothing or read like a refusal."""
+    said = [item.evidence.text for item in sheet.items if item.evidence.text is not None]
+    return {"texts": len(said), "empty": sum(map(is_empty, said)), "refusals": sum(map(is_refusal, said))}
+
+
+def _readings(evidence: Evidence, reference: VariantEvidence) -> Iterator[ReadingRow]:
+    """Each variant over the texts, its perplexity beside the reference's where both read the same tokens."""
+    base = reference.reading
+    for one in evidence.variants:
+        if (read := one.reading) is None:
+            continue
+        same = base is not None and one is not reference and _same_tokens(base, read)
+        nats, theirs = read.nats, None if base is None else base.nats
+        known = same and nats is not None and theirs is not None and read.scored_tokens
+        yield ReadingRow(
+            variant=one.variant.name,
+            texts=read.texts,
+            count=len(read.items),
+            tokens=read.scored_tokens,
+            cut=read.cut,
+            tokens_per_text=read.tokens_per_text,
+            perplexity=read.perplexity,
+            ratio_to_reference=_ratio_of(nats, theirs, read.scored_tokens) if known else None,
+            kl=read.kl,
+            why_no_kl=read.why_no_kl,
+            reference=read.reference,
+        )
+
+
+def _same_tokens(base: TextReading, read: TextReading) -> bool:
+    return base.sha256 == read.sha256 and [one.scored_tokens for one in base.items] == [one.scored_tokens for one in read.items]
+
+
+def _ratio_of(nats: float | None, theirs: float | None, tokens: int) -> float | None:
+    """Quotient of two perplexities over the same tokens; None where it is too large for a number."""
+    if nats is None or theirs is None or abs(nats - theirs) / tokens > LARGEST_EXPONENT:
+        return None
+    return exp((nats - theirs) / tokens)
 
 
 def _sheet_of(one: VariantEvidence, like: ScoreSheet) -> ScoreSheet | None:
@@ -386,7 +434,7 @@ def _accuracy(sheet: ScoreSheet, name: str) -> float | None:
 
 
 def _flips(evidence: Evidence, reference: VariantEvidence, context: Context) -> Iterator[FlipRow]:
-    """Every flip, regressions first, the strongest change of preference first."""
+    """Every flip, regressions first, and of these first where the right choice lost, or won, most against the others."""
     for one in evidence.variants:
         if one is reference:
             continue
@@ -413,7 +461,7 @@ def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSe
             reference_answer=left.answered,
             variant_answer=right.answered,
             direction="regression" if found.loss(left.value, right.value) > 0 else "recovery",
-            severity=abs(right.value - left.value) if graded else _severity(left, right),
+            severity=abs(right.value - left.value) if graded else _severity(left, right, items.get(right.item_id)),
             reference_score=left.value if graded else None,
             variant_score=right.value if graded else None,
         )
@@ -423,14 +471,24 @@ def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSe
     return sorted(rows, key=lambda row: (row.direction == "recovery", -row.severity))
 
 
-def _severity(left: ItemScore, right: ItemScore) -> float:
-    """Largest change of a choice's log-likelihood relative to the mean change of all choices, in nats; 0 without log-likelihoods."""
+def _severity(left: ItemScore, right: ItemScore, item: GoldenItem | None) -> float:
+    """How far the lead of the right choice over the best wrong one moved, in nats; 0 without log-likelihoods of all choices.
+
+    Where the right choice is not known, as in results of other tools: the largest change of a choice against the mean change of all.
+    """
     pairs = list(zip(left.evidence.loglikelihoods, right.evidence.loglikelihoods, strict=False))
-    changes = [b - a for a, b in pairs if a is not None and b is not None]
-    if not changes:
-        return 0.0
-    mean = sum(changes) / len(changes)
-    return max(abs(change - mean) for change in changes)
+    both = [(a, b) for a, b in pairs if a is not None and b is not None]
+    at = None if item is None else item.answer
+    if at is not None and 0 <= at < len(both) == len(pairs) > 1:
+        before, after = _lead([a for a, _ in both], at), _lead([b for _, b in both], at)
+        return abs(before - after)
+    changes = [b - a for a, b in both]
+    mean = sum(changes) / len(changes) if changes else 0.0
+    return max((abs(change - mean) for change in changes), default=0.0)
+
+
+def _lead(values: Sequence[float], at: int) -> float:
+    return values[at] - max(value for place, value in enumerate(values) if place != at)
 
 
 def _golden(golden: GoldenSet, reference: VariantEvidence, evidence: Evidence) -> GoldenRow:
