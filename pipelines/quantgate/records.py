@@ -359,6 +359,8 @@ class Loaded:
     process_bytes: int | None = None
     """Resident bytes of the process after load and one forward; None where the device has no such figure."""
     file_backed_bytes: int | None = None
+    score_layout: str = ""
+    """How the engine lays continuations out for scoring; part of a score's conditions."""
 
     @property
     def share_quantized(self) -> float:

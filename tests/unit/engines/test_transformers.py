@@ -57,7 +57,7 @@ def generated(session: TransformersSession, requests: list[Request]) -> dict[str
 
 
 def model_of(session: TransformersSession) -> Any:
-    return session._model
+    return session._run.model
 
 
 # ---------------------------------------------------------------------------------------------- generation
@@ -128,7 +128,8 @@ def test_b65_nonfinite_logits_end_the_row(llama: TransformersSession, monkeypatc
 
     def poisoned(**arguments: Any) -> Any:
         out = forward(**arguments)
-        out.logits[0, -1, 5] = math.nan
+        if len(arguments["input_ids"]) > 1 or out.logits.ndim == 2:  # the bad row leaves a batch of two
+            out.logits.view(-1, out.logits.shape[-1])[0, 5] = math.nan
         return out
 
     monkeypatch.setattr(model, "forward", poisoned)
