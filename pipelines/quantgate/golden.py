@@ -341,8 +341,10 @@ def _slice(row: _Row) -> str:
     return _name(value, "slice")
 
 
-def _template(row: _Row) -> Literal["raw", "chat"]:
-    match row.get("template", "chat"):
+def _template(row: _Row) -> Literal["raw", "chat", "auto"]:
+    match row.get("template"):
+        case None if "template" not in row:
+            return "auto"
         case "raw":
             return "raw"
         case "chat":

@@ -95,10 +95,11 @@ class BatchPlan:
     """How golden items are put into batches: identical for the reference and every variant, part of each score's digest."""
 
     token_budget: int = 2048
-    """Largest rows x padded length of one batch."""
+    """Largest rows x padded length of one batch of generated answers; for choices, most tokens that its items cost one by one."""
     max_rows: int = 16
-    order: Literal["length"] = "length"
-    """``length``: by descending prompt length, ties by position in the golden set."""
+    order: Literal["length", "shared"] = "shared"
+    """``length``: by descending prompt length. ``shared``: items with choices in the order of their prompts' ids, so that prompts with a
+    common beginning meet, and generated answers by descending length. Ties by position in the golden set."""
 
 
 # ---------------------------------------------------------------------------------------------- golden sets
@@ -114,7 +115,8 @@ class GoldenItem:
     metric: str
     cluster: str | None = None
     few_shot: str = ""
-    template: Literal["raw", "chat"] = "chat"
+    template: Literal["raw", "chat", "auto"] = "auto"
+    """``auto``: chat where the model's tokenizer has a chat template, else raw."""
     choices: tuple[str, ...] = ()
     answer: int | None = None
     answers: tuple[str, ...] = ()
@@ -268,7 +270,7 @@ class ScoreSheet:
     items: tuple[ItemScore, ...]
     batch_plan: BatchPlan
     conditions: Mapping[str, Scalar]
-    """What must be equal to compare two sheets: template digest, BOS, device, threads, reduced token budget."""
+    """What must be equal to compare two sheets: tokenizer, BOS, template, layout, device, driver, threads."""
     first_prompt: str = ""
     """The first item as the model saw it."""
     kl: KLStatistics | None = None

@@ -109,15 +109,6 @@ def forwards(made: Sequence[Row], most_tokens: int) -> Iterator[list[Row]]:
         yield part
 
 
-def tree_tokens(context: Tokens, continuations: Sequence[Tokens]) -> int:
-    """Tokens that an item costs by itself: its context once, and the distinct beginnings of its continuations. The last token of each
-    continuation is only predicted, never read.
-    """
-    row = Row()
-    _plant(row, context, continuations)
-    return len(row)
-
-
 def _plant(row: Row, context: Tokens, continuations: Sequence[Tokens]) -> list[tuple[int, ...]]:
     """For each continuation the nodes that predict its tokens."""
     end = row.path(context)[-1]
