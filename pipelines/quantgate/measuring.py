@@ -95,6 +95,7 @@ def measure_all(work: Run) -> None:
             _measure(work, variant)
         if variant.role == "reference" and work.evidence[variant.name].loaded is None:
             return
+    _agree_on_plans(work)
     _time_all(work)
 
 
@@ -258,8 +259,9 @@ def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
     work.evidence[variant.name] = replace(work.evidence[variant.name], loaded=opened.loaded, device=opened.device)
 
 
-def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
+def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy, token_budget: int | None = None) -> None:
     plan = _plan(work.config.batch_plan, variant)
+    plan = plan if token_budget is None else replace(plan, token_budget=token_budget)
     artifact = work.evidence[variant.name].artifact
     key = _key(work, artifact=artifact, engine=work.config.engine, golden=one.sha256, plan=plan, **_machine(work))
 
@@ -273,6 +275,47 @@ def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
     rundir.write_text(work.folder / "variants" / variant.name / "scores" / f"{one.name}.jsonl", lines)
     known = work.evidence[variant.name]
     work.evidence[variant.name] = replace(known, sheets=(*known.sheets, sheet))
+
+
+def _agree_on_plans(work: Run) -> None:
+    """Where a variant ran out of memory and was scored under a smaller token budget, score all the others under it too: answers may depend
+    on the batch. A variant that cannot be loses its sheet, which counts as not measured.
+    """
+    for one in work.goldens:
+        while behind := _behind(work, one):
+            variant, least = behind
+            work.display.note(f"{variant.name}: scoring {one.name} again in batches of {least} tokens: another variant had no memory for more")
+            _score_again(work, variant, one, least)
+
+
+def _behind(work: Run, one: GoldenSet) -> tuple[Variant, int] | None:
+    """A variant whose sheet is of a larger token budget than the smallest, and that one."""
+    sheets = {
+        variant.name: sheet
+        for variant in work.config.variants
+        for sheet in work.evidence[variant.name].sheets
+        if sheet.golden_sha256 == one.sha256
+    }
+    least = min((sheet.batch_plan.token_budget for sheet in sheets.values()), default=0)
+    larger = (each for each in work.config.variants if each.name in sheets and sheets[each.name].batch_plan.token_budget > least)
+    found = next(larger, None)
+    return None if found is None else (found, least)
+
+
+def _score_again(work: Run, variant: Variant, one: GoldenSet, token_budget: int) -> None:
+    """Replace a sheet by one of a smaller budget, in a process of its own; what its distributions said stays."""
+    known = work.evidence[variant.name]
+    before = next(sheet for sheet in known.sheets if sheet.golden_sha256 == one.sha256)
+    work.evidence[variant.name] = replace(known, sheets=tuple(sheet for sheet in known.sheets if sheet is not before))
+    with ExitStack() as stack, _failures(work, variant, f"score {one.name}"):
+        _score(work, variant, one, _Lazy(work, variant, stack), token_budget)
+    known = work.evidence[variant.name]
+    sheets = [
+        replace(sheet, kl=before.kl, why_no_kl=before.why_no_kl) if sheet.golden_sha256 == one.sha256 else sheet
+        for sheet in known.sheets
+    ]
+    place = [golden.sha256 for golden in work.goldens].index
+    work.evidence[variant.name] = replace(known, sheets=tuple(sorted(sheets, key=lambda sheet: place(sheet.golden_sha256))))
 
 
 def _diverge(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:

@@ -24,7 +24,7 @@ def _minus_one_a_token(
 def test_b46_a_score_does_not_depend_on_the_batch(max_rows: int) -> None:
     """A model of -1.0 a token: documents of 3 and 5 tokens score -3 and -5, singly and as one batch."""
     items = tuple(
-        GoldenItem(item_id=name, slice="s", prompt="q", metric="multiple_choice", choices=(name, "zz"), answer=0)
+        GoldenItem(item_id=name, slice="s", prompt="q", metric="multiple_choice", choices=(name, "zz"), answer=0, template="chat")
         for name in ("abc", "abcde")
     )
     golden = GoldenSet(name="g", version="1", sha256="0" * 64, items=items, path="")

@@ -89,16 +89,26 @@ def _answered(
 
     Raises ``OutOfMemory`` where not even single items do.
     """
-    plan = job.plan
+    plan, made = job.plan, list(batches(prompts, job.plan, job.metrics))
     while True:
-        made = list(batches(prompts, plan, job.metrics))
         try:
             return _run(session, job, made, progress), plan
         except OutOfMemory:
             if len(made) == len(prompts):
                 raise
         device.release()  # outside the handler, whose frames hold what did not fit
-        plan = replace(plan, token_budget=max(1, plan.token_budget // 2))
+        plan, made = _smaller(prompts, plan, job.metrics)
+
+
+def _smaller(
+    prompts: Sequence[Prompt], plan: BatchPlan, metrics: Mapping[str, Metric]
+) -> tuple[BatchPlan, list[list[Prompt]]]:
+    """Half the token budget, and half of that, until it makes more batches of the prompts; a budget of 1 makes one of each."""
+    before = made = list(batches(prompts, plan, metrics))
+    while len(made) == len(before) and plan.token_budget > 1:
+        plan = replace(plan, token_budget=plan.token_budget // 2)
+        made = list(batches(prompts, plan, metrics))
+    return plan, made
 
 
 def _run(session: Session, job: Job, made: Sequence[Sequence[Prompt]], progress: Progress) -> dict[str, ItemEvidence]:
@@ -114,7 +124,7 @@ def batches(prompts: Sequence[Prompt], plan: BatchPlan, metrics: Mapping[str, Me
     """Prompts of one kind of evidence together in the plan's order, each batch within the plan's rows and tokens."""
     for needs in dict.fromkeys(metrics[prompt.item.metric].info.needs for prompt in prompts):
         chosen = [prompt for prompt in prompts if metrics[prompt.item.metric].info.needs == needs]
-        yield from _shared(chosen, plan) if needs == "loglikelihoods" else _padded(chosen, plan)
+        yield from _padded(chosen, plan) if needs == "text" else _shared(chosen, plan)
 
 
 def _shared(prompts: Sequence[Prompt], plan: BatchPlan) -> Iterator[list[Prompt]]:
