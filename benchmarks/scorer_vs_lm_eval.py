@@ -1,4 +1,4 @@
-"""Scores one multiple-choice file with quantgate's session and with lm-evaluation-harness, side by side, and compares time and answers.
+r"""Scores one multiple-choice file with quantgate's session and with lm-evaluation-harness, side by side, and compares time and answers.
 
     python benchmarks/scorer_vs_lm_eval.py items.jsonl MODEL_FOLDER [--slices 8] [--items N] [--batch-sizes 16] [--threads 1]
 
@@ -7,7 +7,8 @@ so that a machine that is busy or drifts hurts both alike. Time runs from the fi
 stands beside wall time, because on a busy machine with one thread it is the one that repeats. Arithmetic is counted from the shapes that
 went through the model. Needs ``lm_eval``, which quantgate itself does not depend on.
 
-Lines of the file: ``prompt``, ``choices``, ``answer`` and perhaps ``id`` and ``slice``. Scored is `prompt + "\\nAnswer:"`, then `" " + choice`.
+Lines of the file: ``prompt``, ``choices``, ``answer`` and perhaps ``id`` and ``slice``. Scored is
+`prompt + "\nAnswer:"`, then `" " + choice`.
 """
 
 from __future__ import annotations
@@ -195,7 +196,8 @@ def report(sides: Sequence[Side], items: Sequence[GoldenItem], model: Any) -> No
         acc, norm = (accuracy(items, side.answers, by_length=flag) for flag in (False, True))
         print(
             f"{side.name}: wall {side.meter.wall_s:.1f} s, processor {side.meter.cpu_s:.1f} s, {side.meter.forwards} forwards, "
-            f"{side.meter.tokens} tokens, {side.meter.logits} projected, {side.meter.flops(model) / 1e12:.2f} TFLOP, acc {acc:.4f}, acc_norm {norm:.4f}"
+            f"{side.meter.tokens} tokens, {side.meter.logits} projected, {side.meter.flops(model) / 1e12:.2f} TFLOP, "
+            f"acc {acc:.4f}, acc_norm {norm:.4f}"
         )
     for side in sides[1:]:
         differ = {

@@ -278,13 +278,15 @@ def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy, token_budge
 
 
 def _agree_on_plans(work: Run) -> None:
-    """Where a variant ran out of memory and was scored under a smaller token budget, score all the others under it too: answers may depend
-    on the batch. A variant that cannot be loses its sheet, which counts as not measured.
+    """Where a variant ran out of memory and was scored under a smaller token budget, score all the others under it too.
+
+    Answers may depend on the batch. A variant that cannot be scored so loses its sheet, which counts as not measured.
     """
     for one in work.goldens:
         while behind := _behind(work, one):
             variant, least = behind
-            work.display.note(f"{variant.name}: scoring {one.name} again in batches of {least} tokens: another variant had no memory for more")
+            why = f"scoring {one.name} again in batches of {least} tokens: another variant had no memory for more"
+            work.display.note(f"{variant.name}: {why}")
             _score_again(work, variant, one, least)
 
 

@@ -30,7 +30,7 @@ def budgets_of(chain: Chain) -> dict[str, int]:
 
 
 def test_a_variant_without_memory_for_the_plan_changes_it_for_all(chain: Chain) -> None:
-    """The variant's budget is halved until it fits; the reference and all others are then scored under that budget, and the verdict stands."""
+    """The variant's budget is halved until it fits; the reference and all others are then scored under it, and the verdict stands."""
     done = chain.run(variants=[REFERENCE, IDENTITY, candidate("int8", fault="cramped"), candidate("int6", error_rate=0.203), CONTROL])
     assert done.code == 0, done.out + done.err
     assert verdicts_of(chain.last) == {"float32": "pass", "again": "pass", "int8": "pass", "int6": "pass", "int2": "fail"}

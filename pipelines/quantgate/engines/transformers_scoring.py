@@ -1,9 +1,9 @@
 """Log-likelihoods of continuations with as little work as the model allows.
 
 Where every layer is softmax attention that takes a mask as it is, a batch is a forest (``forest``): one forward, each distinct token once,
-logits at the positions that predict something and nowhere else. Whether a model really takes such a mask is tried on eleven tokens when it
-is opened, and which way was taken is part of a score's conditions. Any other model scores with a cache: each context once, padded on the left, then its
-continuations after it.
+logits at the positions that predict something and nowhere else. Whether a model really takes such a mask is tried on a dozen tokens when
+it is opened, and which way was taken is part of a score's conditions. Any other model scores with a cache: each context once, padded on the
+left, then its continuations after it.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ def _answers(run: Forward, part: list[forest.Row]) -> Iterator[tuple[forest.Ask,
 
 
 def _inputs(run: Forward, part: list[forest.Row], width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ids and positions [rows, width] padded on the right, and the additive mask [rows, 1, width, width]: each token sees its ancestors
-    and itself. Padding sees itself, because attention to nothing is not a number.
+    """Ids and positions [rows, width] padded on the right, and the additive mask [rows, 1, width, width].
+
+    Each token sees its ancestors and itself. Padding sees itself, because attention to nothing is not a number.
     """
     ids = np.zeros((len(part), width), dtype=np.int64)
     positions = np.zeros((len(part), width), dtype=np.int64)

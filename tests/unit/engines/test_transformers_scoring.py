@@ -145,7 +145,7 @@ def test_b46_a_float32_score_does_not_depend_on_the_batch_plan(
             few_shot="A long beginning that half of the items have. " * (n % 2),
             prompt=" ".join(rng.choices(words, k=rng.randint(1, 12))),
             metric="multiple_choice",
-            choices=tuple(dict.fromkeys(rng.choices(words, k=4) + ["one", "two"])),
+            choices=tuple(dict.fromkeys([*rng.choices(words, k=4), "one", "two"])),
             answer=0,
             template="raw",
         )
