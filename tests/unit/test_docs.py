@@ -32,6 +32,9 @@ PARTS_OF_ADAPTERS = {
     "readers/lines",
     "engines/transformers_weights",
     "engines/transformers_tokenizer",
+    "engines/transformers_forward",
+    "engines/transformers_scoring",
+    "engines/forest",
     "sinks/mlflow_store",
     "sinks/mlflow_figures",
 }
