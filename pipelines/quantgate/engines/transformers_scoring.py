@@ -141,20 +141,21 @@ def _sum(values: list[float]) -> float:
 def _honours_a_forest(run: Forward, shape: ModelShape) -> bool:
     """Try it: two branches after one context must not see each other, nor another tree of their row.
 
-    The second branch is read beside the first, alone, and truly after the first; what counts is how far its next-token logits move, all of
-    them together. A ruined model's numbers that are not finite say nothing about masks, so they do not count against it: the scores
+    The second branch is read beside the first, alone, truly after the first, and without the context; what counts is how far its
+    next-token logits move, all of them together. The tokens are ordinary ones: special ones may take no notice of what precedes them. A ruined model's numbers that are not finite say nothing about masks, so they do not count against it: the scores
     themselves will show them.
     """
-    first, second, other = (token % shape.vocabulary for token in (5, 11, 17))
-    context, branch, ask = (first, second, first), (other, second, other), (second, first)
+    one, two, three, four, five, six, seven = (shape.vocabulary * place // 9 for place in range(1, 8))
+    context, branch, ask = (one, two, three), (four, five, six), (seven, one)
     try:
-        beside = _beside(run, context, (*branch, first), ask)
-        alone, after = (_after(run, (*before, *ask[:-1])) for before in (context, (*context, *branch)))
+        beside = _beside(run, context, (*branch, one), ask)
+        alone, after, without = (_after(run, (*before, seven)) for before in (context, (*context, *branch), ()))
     except Exception as error:
         if is_out_of_memory(error):
             raise
         return False
-    return not _apart(beside, alone) > max(_NO_DIFFERENCE, _HONOURED * _apart(after, alone))
+    would_move = min(_apart(after, alone), _apart(without, alone))
+    return not _apart(beside, alone) > max(_NO_DIFFERENCE, _HONOURED * would_move)
 
 
 def _beside(run: Forward, context: Tokens, branch: Tokens, ask: Tokens) -> torch.Tensor:
