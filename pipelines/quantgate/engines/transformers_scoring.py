@@ -142,8 +142,8 @@ def _honours_a_forest(run: Forward, shape: ModelShape) -> bool:
     """Try it: two branches after one context must not see each other, nor another tree of their row.
 
     The second branch is read beside the first, alone, truly after the first, and without the context; what counts is how far its
-    next-token logits move, all of them together. The tokens are ordinary ones: special ones may take no notice of what precedes them. A ruined model's numbers that are not finite say nothing about masks, so they do not count against it: the scores
-    themselves will show them.
+    next-token logits move, all of them together. The tokens are ordinary ones: special ones may take no notice of what precedes them. A
+    ruined model's numbers that are not finite say nothing about masks, so they do not count against it: the scores will show them.
     """
     one, two, three, four, five, six, seven = (shape.vocabulary * place // 9 for place in range(1, 8))
     context, branch, ask = (one, two, three), (four, five, six), (seven, one)
