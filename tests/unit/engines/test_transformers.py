@@ -319,7 +319,8 @@ def test_chat_without_template_is_an_error() -> None:
     """An item that asks for a chat template of a model without one is a config error naming the item."""
     tokenizer = TransformersTokenizer(tiny.tokenizer(chat_template=None), None)
     with pytest.raises(ConfigError, match="item 7"):
-        tokenizer.render(GoldenItem(item_id="7", slice="s", prompt="hi", metric="m"))
+        tokenizer.render(GoldenItem(item_id="7", slice="s", prompt="hi", metric="m", template="chat"))
+    assert tokenizer.render(GoldenItem(item_id="8", slice="s", prompt="hi", metric="m")) == "hi"
 
 
 def test_digest_covers_vocabulary_and_template() -> None:
