@@ -112,7 +112,7 @@ def item_of(
         metric=metric,
         cluster=label(row["cluster"], "cluster") if "cluster" in row else None,
         few_shot=string(row.get("few_shot", ""), "few_shot", may_be_blank=True),
-        template="raw" if keys.right == "text" else _template(row),
+        template="raw" if keys.right == "text" else _template(row, messages),
         choices=choices,
         answer=answer,
         answers=answers,
@@ -200,8 +200,11 @@ def _slice(row: Row) -> str:
     return name(value, "slice")
 
 
-def _template(row: Row) -> Literal["raw", "chat"]:
-    match row.get("template", "chat"):
+def _template(row: Row, messages: tuple[ChatMessage, ...]) -> Literal["raw", "chat", "auto"]:
+    """A conversation is for a chat template; of a prompt the model decides, where the item does not say."""
+    if "template" not in row:
+        return "chat" if messages else "auto"
+    match row["template"]:
         case "raw":
             return "raw"
         case "chat":

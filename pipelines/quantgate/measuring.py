@@ -102,6 +102,7 @@ def measure_all(work: Run) -> None:
             _measure(work, variant)
         if variant.role == "reference" and work.evidence[variant.name].loaded is None:
             return
+    _agree_on_plans(work)
     _time_all(work)
 
 
@@ -266,8 +267,9 @@ def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
     work.evidence[variant.name] = replace(work.evidence[variant.name], loaded=opened.loaded, device=opened.device)
 
 
-def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
+def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy, token_budget: int | None = None) -> None:
     plan = _plan(work.config.batch_plan, variant)
+    plan = plan if token_budget is None else replace(plan, token_budget=token_budget)
     artifact = work.evidence[variant.name].artifact
     key = _key(
         work, artifact=artifact, engine=work.config.engine, golden=one.sha256, plan=plan, **_machine(work), **_early(work, variant, one)
@@ -376,6 +378,49 @@ def _say_how(work: Run, config: DivergenceConfig, found: Distributions) -> None:
             f"the reference's distributions over {config.name} are not stored, {found.why_not_stored}: each variant's process runs the "
             "reference beside it"
         )
+
+
+def _agree_on_plans(work: Run) -> None:
+    """Where a variant ran out of memory and was scored under a smaller token budget, score all the others under it too.
+
+    Answers may depend on the batch. A variant that cannot be scored so loses its sheet, which counts as not measured.
+    """
+    for one in work.goldens:
+        while behind := _behind(work, one):
+            variant, least = behind
+            why = f"scoring {one.name} again in batches of {least} tokens: another variant had no memory for more"
+            work.display.note(f"{variant.name}: {why}")
+            _score_again(work, variant, one, least)
+
+
+def _behind(work: Run, one: GoldenSet) -> tuple[Variant, int] | None:
+    """A variant whose sheet is of a larger token budget than the smallest, and that one."""
+    sheets = {
+        variant.name: sheet
+        for variant in work.config.variants
+        for sheet in work.evidence[variant.name].sheets
+        if sheet.golden_sha256 == one.sha256
+    }
+    least = min((sheet.batch_plan.token_budget for sheet in sheets.values()), default=0)
+    larger = (each for each in work.config.variants if each.name in sheets and sheets[each.name].batch_plan.token_budget > least)
+    found = next(larger, None)
+    return None if found is None else (found, least)
+
+
+def _score_again(work: Run, variant: Variant, one: GoldenSet, token_budget: int) -> None:
+    """Replace a sheet by one of a smaller budget, in a process of its own; what its distributions said stays."""
+    known = work.evidence[variant.name]
+    before = next(sheet for sheet in known.sheets if sheet.golden_sha256 == one.sha256)
+    work.evidence[variant.name] = replace(known, sheets=tuple(sheet for sheet in known.sheets if sheet is not before))
+    with ExitStack() as stack, _failures(work, variant, f"score {one.name}"):
+        _score(work, variant, one, _Lazy(work, variant, stack), token_budget)
+    known = work.evidence[variant.name]
+    sheets = [
+        replace(sheet, kl=before.kl, why_no_kl=before.why_no_kl) if sheet.golden_sha256 == one.sha256 else sheet
+        for sheet in known.sheets
+    ]
+    place = [golden.sha256 for golden in work.goldens].index
+    work.evidence[variant.name] = replace(known, sheets=tuple(sorted(sheets, key=lambda sheet: place(sheet.golden_sha256))))
 
 
 def _diverge(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:

@@ -102,6 +102,8 @@ class Tokenizer(Protocol):
     bos_id: int | None
     eos_ids: tuple[int, ...]
     vocabulary_size: int
+    has_template: bool
+    """Whether there is a chat template: an item that names no template is put into it."""
     digest: str
     """Digest of vocabulary and chat template."""
 
@@ -111,7 +113,7 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str: ...
 
     def render(self, item: GoldenItem) -> str:
-        """The text of an item as the model sees it, chat template applied where the item asks for it."""
+        """The text of an item as the model sees it, chat template applied where the item asks for it, or names none and there is one."""
 
 
 class Session(Protocol):

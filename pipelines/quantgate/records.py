@@ -100,10 +100,11 @@ class BatchPlan:
     """How golden items are put into batches: identical for the reference and every variant, part of each score's digest."""
 
     token_budget: int = 2048
-    """Largest rows x padded length of one batch."""
+    """Largest rows x padded length of one batch of generated answers; for choices, most tokens that its items cost one by one."""
     max_rows: int = 16
-    order: Literal["length"] = "length"
-    """``length``: by descending prompt length, ties by position in the golden set."""
+    order: Literal["length", "shared"] = "shared"
+    """``length``: by descending prompt length. ``shared``: items with choices in the order of their prompts' ids, so that prompts with a
+    common beginning meet, and generated answers by descending length. Ties by position in the golden set."""
 
 
 # ---------------------------------------------------------------------------------------------- golden sets
@@ -127,7 +128,8 @@ class GoldenItem:
     metric: str
     cluster: str | None = None
     few_shot: str = ""
-    template: Literal["raw", "chat"] = "chat"
+    template: Literal["raw", "chat", "auto"] = "auto"
+    """``auto``: chat where the model's tokenizer has a chat template, else raw."""
     choices: tuple[str, ...] = ()
     answer: int | None = None
     answers: tuple[str, ...] = ()
@@ -481,7 +483,7 @@ class ScoreSheet:
     items: tuple[ItemScore, ...]
     batch_plan: BatchPlan
     conditions: Mapping[str, Scalar]
-    """What must be equal to compare two sheets: template digest, BOS, device, threads, reduced token budget."""
+    """What must be equal to compare two sheets: tokenizer, BOS, template, layout, device, driver, threads."""
     first_prompt: str = ""
     """The first item as the model saw it."""
     kl: KLStatistics | None = None
@@ -580,6 +582,8 @@ class Loaded:
     process_bytes: int | None = None
     """Resident bytes of the process after load and one forward; None where the device has no such figure."""
     file_backed_bytes: int | None = None
+    score_layout: str = ""
+    """How the engine lays continuations out for scoring; part of a score's conditions."""
 
     @property
     def share_quantized(self) -> float:

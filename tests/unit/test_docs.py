@@ -36,6 +36,9 @@ PARTS_OF_ADAPTERS = {
     "engines/transformers_weights",
     "engines/transformers_tokenizer",
     "engines/transformers_distributions",
+    "engines/transformers_forward",
+    "engines/transformers_scoring",
+    "engines/forest",
     "sinks/mlflow_store",
     "sinks/mlflow_figures",
 }

@@ -81,10 +81,10 @@ def test_both_kinds_of_item_are_read(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_has_one_meaning(tmp_path: Path) -> None:
-    """Without metric, slice and template: choices make it multiple choice, the slice is 'all', the template is chat."""
+    """Without metric, slice and template: choices make it multiple choice, the slice is 'all', the template is chosen by the model."""
     rows = line({"id": "a", "prompt": "p", "answer": "x"}) + line({**CHOICE, "id": "b"})
     first, second = golden.load(bare(tmp_path, rows)).items
-    assert (first.metric, first.slice, first.template, first.max_new_tokens) == ("exact_match", "all", "chat", 12)
+    assert (first.metric, first.slice, first.template, first.max_new_tokens) == ("exact_match", "all", "auto", 12)
     assert second.metric == "multiple_choice"
 
 

@@ -39,6 +39,7 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, ratio
+from quantgate.stages import noise
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import Meaning, meaning, paired_items
@@ -125,6 +126,7 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for line in waiver_lines(context.policy, decision.verdicts, context.created_at):
         if line.state != "used" or line.waiver.variant not in passing:  # a verdict that passes has said it
             yield _sentence(line.sentence)
+    yield from noise.sentences(evidence, next(one for one in evidence.variants if one.variant.role == "reference"))
     for one in evidence.variants:
         yield from _early_stops(one)
         yield from _cold_starts(one)

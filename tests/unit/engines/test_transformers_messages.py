@@ -55,7 +55,7 @@ def test_a_text_has_the_models_own_log_likelihood(tmp_path: Path, adds_bos: bool
         for item, found in zip(items, sheet.items, strict=True):
             ids = torch.tensor([session.tokenizer.encode(item.prompt, add_bos=True)])
             with torch.no_grad():
-                logprobs = session._model(ids).logits[0, :-1].double().log_softmax(-1)
+                logprobs = session._run.model(ids).logits[0, :-1].double().log_softmax(-1)
             total = float(logprobs.gather(1, ids[0, 1:, None]).sum())
             assert found.evidence.scored_tokens == ids.shape[1] - 1 == len(item.prompt) - (not adds_bos)
             assert found.evidence.loglikelihoods[0] == pytest.approx(total, abs=1e-3)
