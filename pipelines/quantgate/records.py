@@ -315,14 +315,25 @@ class Artifact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerShape:
-    """What one layer keeps for each token of a request. ``kind``: full, window, latent, shared or state."""
+    """What one layer keeps for a request.
 
-    kind: Literal["full", "window", "latent", "shared", "state"]
+    ``kind``: full, window (the last ``window`` tokens), latent (one vector a token: ``key_width`` compressed, ``value_width`` rotary),
+    shared (reads another layer's), state (a constant a sequence) or none. An attention layer with ``state_elements`` keeps both.
+    """
+
+    kind: Literal["full", "window", "latent", "shared", "state", "none"]
     kv_heads: int = 0
     key_width: int = 0
     value_width: int = 0
     window: int | None = None
     state_elements: int = 0
+    """Elements kept for a sequence, whatever its length."""
+    recurrent_elements: int = 0
+    """Of these, the elements of the recurrence; the others are the convolution's."""
+    recurrent_bytes: int | None = None
+    """Bytes of an element of the recurrence where the engine has a type of its own for it; None: that of the cache."""
+    expanded_heads: int = 0
+    """Heads that an engine stores which repeats the KV heads for its query heads; 0: it stores the KV heads."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

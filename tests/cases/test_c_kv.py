@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from quantgate.errors import ConfigError
-from quantgate.kvcache import bytes_per_element, kv_bytes_per_row, kv_bytes_per_token, shape_of_config
+from quantgate.kvcache import bytes_per_element, kv_bytes_per_row, kv_bytes_per_token
 from quantgate.records import ModelShape
+from quantgate.shapes import shape_of_config
 
 
 def shape(**config: Any) -> ModelShape:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from quantgate.errors import ConfigError
-from quantgate.kvcache import bytes_per_element, kv_bytes_per_row, kv_bytes_per_token, layers_of_config, shape_of_config
+from quantgate.kvcache import bytes_per_element, kv_bytes_per_row, kv_bytes_per_token
 from quantgate.records import LayerShape, ModelShape
+from quantgate.shapes import layers_of_config, shape_of_config
 
 LLAMA = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
 
