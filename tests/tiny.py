@@ -96,3 +96,13 @@ def artifact(folder: Path, *, variant: str = "reference", **fields: Any) -> Arti
 def variant(name: str, quantizer: str, **fields: Any) -> Variant:
     """A variant with the given fields."""
     return Variant(name=name, quantizer=quantizer, **fields)
+
+
+def wide_llama(folder: Path) -> Path:
+    """Save a random Llama wide enough that the few bytes beside its scales do not count: hidden 256."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, tie_word_embeddings=True,
+    )  # fmt: skip
+    return _saved(LlamaForCausalLM(config), folder, adds_bos=False)

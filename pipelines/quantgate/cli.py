@@ -12,6 +12,8 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, NoReturn
 
+from quantgate import ceiling_command
+
 EXIT_CODES = """exit codes:
   0    pass: the run's demands are shown to be met
   1    blocked: a loss beyond the margin, or another limit broken, is shown
@@ -30,6 +32,7 @@ EPILOG = f"""start here:
   quantgate promote RUN                      move the alias to the variant that passed
   quantgate compare RUN_A RUN_B              what moved between two stored runs
   quantgate policy explain FILE              what a policy demands, and what golden sets can resolve under it
+  quantgate ceiling MODEL --memory 24GB      how many requests fit, by bit width and cache type; no weights needed
   quantgate ui                               open the MLflow UI on the store of the reports
 
 {EXIT_CODES}"""
@@ -109,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_promote(commands)
     _add_compare(commands)
     _add_policy(commands)
+    ceiling_command.add(commands, _add, print)
     _add_ui(commands)
     return parser
 

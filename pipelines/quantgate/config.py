@@ -38,10 +38,10 @@ from quantgate.records import (
     Waiver,
     Workload,
 )
+from quantgate.sizes import EXPECTED, size_bytes
 
 SCHEMA_VERSION = 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 UNCORRECTED = "'require: any' with 'correction: none' gives {0} candidates {0} uncorrected chances to pass; use holm"
 KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -401,17 +401,13 @@ def _device(raw: _Device, document: _Document) -> DeviceConfig:
 
 
 def _size_bytes(value: str | int | float, document: _Document) -> int:
-    """``600MiB`` -> bytes. A number without unit is bytes."""
-    text = str(value).replace(" ", "").upper()
-    unit = next((one for one in sorted(SIZE_UNITS, key=len, reverse=True) if text.endswith(one)), "")
-    number = text.removesuffix(unit) if unit else text
+    """``600MiB`` -> bytes. A number without unit is bytes; 0 is no budget."""
     try:
-        size = int(float(number) * SIZE_UNITS.get(unit, 1))
-    except (ValueError, OverflowError):
+        size = size_bytes(value)
+    except ValueError:
         size = 0
-    if size <= 0:
-        what = f"'{value}' is not a size; write a number with B, KB, MB, GB, KiB, MiB or GiB, for example 600MiB"
-        raise document.error(("device", "memory_budget"), what)
+    if not size:
+        raise document.error(("device", "memory_budget"), f"'{value}' is not a size; {EXPECTED}")
     return size
 
 

@@ -1,5 +1,4 @@
-"""Bytes of a KV cache: by element type, by request, by engine. Plain arithmetic on a ``ModelShape``; where the shape comes from is
-``shapes``.
+"""Bytes of a KV cache: by element type, by request, by engine. Plain arithmetic on a ``ModelShape``, which ``shapes`` reads.
 
 Per token and layer: KV heads x (key width + value width) x bytes of one element. A window layer keeps min(window, length); a latent layer
 one vector, not a pair; a state layer a constant a sequence. Quantized caches come in blocks that carry their scale: 34 bytes are a block
@@ -205,7 +204,7 @@ def _widest(shape: ModelShape, kv: CacheType) -> int:
 
 
 def _hybrid_block(shape: ModelShape, layout: Layout, page_bytes: int) -> int:
-    """vllm gives state and attention layers pages of one size: the attention block grows until a state fits into it."""
+    """Engine vllm gives state and attention layers pages of one size: the attention block grows until a state fits into it."""
     widest = _widest(shape, layout.kv)
     chunk = max(layout.block_tokens, VLLM_BLOCK_TOKENS)
     return chunk * -(-page_bytes // (chunk * widest)) if widest else layout.block_tokens

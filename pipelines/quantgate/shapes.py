@@ -114,8 +114,9 @@ def layers_of_config(config: Config) -> tuple[LayerShape, ...]:
             layers.append(LayerShape(kind="state", state_elements=sum(state), recurrent_elements=state[1]))
         else:
             layer = _attention(_of_layer(text, number, windows[number] is not None), number, windows[number])
-            both = {"state_elements": sum(state), "recurrent_elements": state[1]} if kind == "hybrid" else {}
-            layers.append(replace(layer, **both))
+            if kind == "hybrid":
+                layer = replace(layer, state_elements=sum(state), recurrent_elements=state[1])
+            layers.append(layer)
     return tuple(layers)
 
 
