@@ -116,6 +116,9 @@ class FakeSession:
         self, contexts: Sequence[tuple[int, ...]], continuations: Sequence[Sequence[tuple[int, ...]]]
     ) -> Iterator[ChoiceLogProbs]:
         self._misbehave()
+        prefill = PREFILL_BYTES_PER_TOKEN * sum(len(one) for one in contexts)
+        self._device.allocate(prefill)
+        self._device.free(prefill)
         for index, (context, choices) in enumerate(zip(contexts, continuations, strict=True)):
             answer = self._answer(self.tokenizer.decode(context))
             totals = tuple(self._loglikelihood(self.tokenizer.decode(choice).strip(), answer) for choice in choices)

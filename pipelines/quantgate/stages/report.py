@@ -34,6 +34,7 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import ratio
+from quantgate.stages.capacity import notes as capacity_notes
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import paired_items, right_on_both
 from quantgate.stages.subject import one_line
@@ -213,6 +214,10 @@ def _ceiling(capacity: Capacity) -> CeilingRow:
         decode_bytes_per_row=capacity.decode_bytes_per_row,
         kv_bytes_per_row=capacity.kv_bytes_per_row,
         why_not=capacity.why_not,
+        prediction_error=capacity.prediction_error,
+        scoring=None if capacity.scoring is None else capacity.scoring.confirmed,
+        scoring_limited_by=None if capacity.scoring is None else capacity.scoring.limited_by,
+        notes=capacity_notes(capacity),
     )
 
 
