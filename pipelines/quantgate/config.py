@@ -121,6 +121,7 @@ class _Device(_Section):
     threads: Count | None = None
     memory_budget: str | int | float | None = None
     index: Annotated[int, Field(ge=0)] = 0
+    uuid: Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9A-Za-z/-]+$")] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -392,10 +393,13 @@ def _model_source(raw: _Model, base: Path) -> ModelSource:
 
 
 def _device(raw: _Device, document: _Document) -> DeviceConfig:
+    if raw.uuid is not None and "index" in raw.model_fields_set:
+        raise document.error(("device", "uuid"), "'index' and 'uuid' both name a device; keep one of the two")
     return DeviceConfig(
         kind=raw.kind,
         threads=raw.threads,
         index=raw.index,
+        uuid=raw.uuid,
         memory_budget_bytes=None if raw.memory_budget is None else _size_bytes(raw.memory_budget, document),
     )
 

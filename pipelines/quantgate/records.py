@@ -88,6 +88,8 @@ class DeviceConfig:
     threads: int | None = None
     memory_budget_bytes: int | None = None
     index: int = 0
+    uuid: str | None = None
+    """A GPU or MIG slice by its UUID, instead of ``index``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -386,6 +388,8 @@ class PeakMemory:
     source: Literal["allocator", "process", "fake"]
     reserved_bytes: int | None = None
     """What the allocator held at its peak, free blocks included; None where it does not tell."""
+    device_bytes: int | None = None
+    """What the whole device showed in use at the end of the block, other processes included; None where it does not tell."""
 
     @property
     def added_bytes(self) -> int:
@@ -545,6 +549,13 @@ class DeviceInfo:
     peak_flops_per_s: float | None = None
     driver: str | None = None
     other_processes: int | None = None
+    other_bytes: int | None = None
+    """Memory of other processes on the device when it was opened."""
+    used_bytes: int | None = None
+    """What the whole device showed in use when it was opened."""
+    uuid: str | None = None
+    allocator: str | None = None
+    """Settings of the allocator that change what fits, for example ``expandable_segments:True``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
-from quantgate.errors import OutOfMemory
+from quantgate.errors import EngineError, OutOfMemory
 from quantgate.records import DeviceConfig, DeviceInfo, PeakMemory
 
 FAKE_TOTAL_BYTES = 10**9
 
 
-@dataclass(slots=True)
 class FakeWatch:
-    """The peak of a watched block."""
+    """The peak of a watched block. ``peak`` may be read after the block."""
 
-    peak: PeakMemory = field(default_factory=lambda: PeakMemory(before_bytes=0, peak_bytes=0, source="fake"))
+    def __init__(self) -> None:
+        self.found: PeakMemory | None = None
+
+    @property
+    def peak(self) -> PeakMemory:
+        if self.found is None:
+            raise EngineError("the peak was read before its block ended")
+        return self.found
 
 
 class FakeDevice:
@@ -80,7 +85,7 @@ class FakeDevice:
         try:
             yield watch
         finally:
-            watch.peak = PeakMemory(
+            watch.found = PeakMemory(
                 before_bytes=before, peak_bytes=self._peak, source="fake", reserved_bytes=self._peak_reserved
             )
 

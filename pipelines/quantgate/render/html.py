@@ -796,6 +796,8 @@ def _peaks(device: DeviceInfo) -> list[tuple[str, str]]:
         ("Memory bandwidth", q.UNKNOWN if bandwidth is None else f"{q.decimal_bytes(bandwidth)}/s"),
         ("Arithmetic", q.UNKNOWN if operations is None else f"{q.significant(operations)} GFLOP/s"),
         ("Other processes on the device", q.count(others)),
+        *([("Memory of the other processes", q.decimal_bytes(device.other_bytes))] if device.other_bytes else []),
+        *([("Allocator", device.allocator)] if device.allocator else []),
     ]
 
 
