@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, NoReturn
 
-from quantgate import ceiling_command
+from quantgate import ceiling_command, plan_command
 
 EXIT_CODES = """exit codes:
   0    pass: the run's demands are shown to be met
@@ -24,6 +24,7 @@ EXIT_CODES = """exit codes:
 
 EPILOG = f"""start here:
   quantgate run configs/demo.yaml            measure, judge, report and promote the variants of a config
+  quantgate plan CONFIG                      what a run would do, before anything is loaded
   quantgate show RUN                         the verdict of a stored run; RUN is a folder or a part of its id
   quantgate show RUN --variant nf4           every check of one variant, and its worst answers
   quantgate judge RUN --policy FILE          judge stored evidence under another policy; needs no model
@@ -113,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_policy(commands)
     ceiling_command.add(commands, _add, print)
+    plan_command.add(commands, _add, print)
     _add_ui(commands)
     return parser
 

