@@ -883,6 +883,13 @@ class MeasurementRow:
     failures: tuple[Failure, ...]
     reused: tuple[str, ...]
 
+    @property
+    def kv_tokens_freed(self) -> int | None:
+        """Tokens of cache that the freed bytes hold at the ceiling's lengths; None where either is not known."""
+        if self.freed_bytes is None or self.ceiling is None or not self.ceiling.kv_bytes_per_row:
+            return None
+        return self.freed_bytes * (self.ceiling.prompt_tokens + self.ceiling.output_tokens) // self.ceiling.kv_bytes_per_row
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SliceRow:
