@@ -29,6 +29,8 @@ ADAPTERS = ("quantizers", "engines", "devices", "metrics", "readers", "executors
 PARTS_OF_ADAPTERS = {
     "quantizers/folder",
     "devices/oom",
+    "devices/nvml",
+    "quantizers/gguf_header",
     "readers/lines",
     "engines/transformers_weights",
     "engines/transformers_tokenizer",
@@ -258,6 +260,14 @@ def test_the_columns_are_those_of_the_table() -> None:
         assert shown is not None
         heads = [re.split(r" {2,}", line.strip()) for line in shown[1].splitlines()]
         assert [one for one in columns if one != "golden set"] in heads
+
+
+def test_the_textbook_answer_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """The ceiling in the README is printed by the command line that stands above it."""
+    block = next(one for one in fences("README.md") if one.startswith("$ quantgate ceiling"))
+    command, _, shown = block.partition("\n")
+    assert cli.main(command.split()[2:]) == 0
+    assert capsys.readouterr().out == shown
 
 
 def test_figures_are_those_of_the_code() -> None:
