@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+import sessions
 import tiny
 from quantgate.devices.cpu import CpuDevice
 from quantgate.devices.fake import FakeDevice
@@ -19,7 +20,9 @@ from quantgate.engines.transformers import TransformersEngine
 from quantgate.errors import NothingQuantized
 from quantgate.parameters import matrices_of_config
 from quantgate.quantizers.rtn import linear_layers
-from quantgate.records import DeviceConfig, EngineSettings
+from quantgate.records import Capacity, DeviceConfig, EngineSettings, Probe, VariantEvidence
+from quantgate.stages.forecast import logits_bytes
+from quantgate.stages.report import _memory
 from quantgate.weightbytes import logical_parameters, share_quantized, usual_packing, weight_bytes
 
 
@@ -143,3 +146,26 @@ def test_b05_a_peak_starts_at_the_live_amount(live: int, peak: int) -> None:
         device.allocate(300)
         device.free(100)
     assert (watch.peak.peak_bytes, device.live_bytes()) == (peak, 200 + live)
+
+
+def test_b07_logits_of_whole_prompts_would_hide_the_weights() -> None:
+    """B07: 32 rows of 384 positions over 32,000 words are 1,572,864,000 bytes; a request is planned with one position of them."""
+    assert logits_bytes(32, 384, 32_000) == 1_572_864_000
+    assert logits_bytes(1, 1, 32_000) == 128_000
+
+
+def test_b07_freed_memory_compares_weights_and_not_peaks() -> None:
+    """B07: a variant whose fills peak higher than the reference's has freed what its weights free."""
+    reference, variant = loaded_evidence("float32", weight_bytes=1000, peak=2000), loaded_evidence("nf4", weight_bytes=300, peak=5000)
+    assert _memory(variant, reference) == (300, 700, False)
+
+
+def loaded_evidence(name: str, *, weight_bytes: int, peak: int) -> VariantEvidence:
+    probe = Probe(batch_size=1, outcome="fits", peak_bytes=peak, purpose="probe")
+    capacity = Capacity(
+        prompt_tokens=1, output_tokens=1, budget_bytes=1, fixed_bytes=peak, prefill_bytes_per_row=1, decode_bytes_per_row=1,
+        kv_bytes_per_row=1, predicted=1, confirmed=1, limited_by="memory", probes=(probe,),
+    )  # fmt: skip
+    return VariantEvidence(
+        variant=tiny.variant(name, "bitsandbytes"), loaded=replace(sessions.loaded(), weight_bytes=weight_bytes), capacity=capacity
+    )

@@ -44,11 +44,13 @@ def artifact(base: Artifact, variant: Variant, into: Path) -> Artifact:
     return BitsAndBytesQuantizer().quantize(QuantizePlan(model=SMOLLM2, variant=variant, base=base, device=DEVICE), into, quiet)
 
 
-def fill(found: Artifact, variant: Variant, folder: Path, budget_bytes: int, workload: Workload) -> Capacity:
+def fill(
+    found: Artifact, variant: Variant, folder: Path, budget_bytes: int, workload: Workload, device: DeviceConfig = DEVICE
+) -> Capacity:
     """The ceiling, found in a process that holds nothing else."""
     worker = ProcessExecutor().open(variant, folder / "log.txt")
     try:
-        opened = {"action": "open", "artifact": rundir.plain(found), "engine": "transformers", "device": rundir.plain(DEVICE)}
+        opened = {"action": "open", "artifact": rundir.plain(found), "engine": "transformers", "device": rundir.plain(device)}
         rundir.decode(Opened, json.dumps(worker.ask(opened, quiet)))
         asked = {"action": "capacity", "workload": rundir.plain(workload), "budget_bytes": budget_bytes, "seed": 1}
         return rundir.decode(Capacity, json.dumps(worker.ask(asked, quiet)))
@@ -59,7 +61,8 @@ def fill(found: Artifact, variant: Variant, folder: Path, budget_bytes: int, wor
 def test_real_fills_of_a_random_model(tmp_path: Path) -> None:
     """A model whose cache weighs more than its weights: predicted within 10 % (or one row) of what real fills hold, in 6 probes."""
     folder = tiny.fat_cache_llama(tmp_path / "model")
-    found = fill(tiny.artifact(folder), REFERENCE, tmp_path, 160 * 2**20, Workload(prompt_tokens=48, output_tokens=16, max_batch=128))
+    workload = Workload(prompt_tokens=48, output_tokens=16, max_batch=64)
+    found = fill(tiny.artifact(folder), REFERENCE, tmp_path, 100 * 2**20, workload, DeviceConfig(threads=1))
     sys.stdout.write(f"predicted {found.predicted}, confirmed {found.confirmed}, {found.probe_count} probes, {found.seconds:.0f} s\n")
     assert found.limited_by == "memory", found
     assert found.confirmed is not None and found.predicted is not None

@@ -66,17 +66,22 @@ def sized(variant: Variant, sizes: Sizes | None, budget_bytes: int | None, workl
     most = None
     if filled and budget_bytes is not None:
         room = budget_bytes - weights
-        most = min(workload.max_batch, max(0, room // (row + sizes.shape.vocabulary * LOGIT_BYTES)))
+        most = min(workload.max_batch, max(0, room // (row + logits_bytes(1, 1, sizes.shape.vocabulary))))
     return replace(
         blank, weight_bytes=weights, stored_bytes=stored, kv_bytes_per_request=row if filled else None, most_requests=most
     )
+
+
+def logits_bytes(rows: int, positions: int, vocabulary: int) -> int:
+    """Float32 logits of some positions of each row. An engine that keeps those of a whole prompt hides a variant's weights behind them."""
+    return rows * positions * vocabulary * LOGIT_BYTES
 
 
 def disk_bytes(variants: Sequence[VariantForecast], items: Sequence[int], sizes: Sizes | None) -> int | None:
     """What the run would write into its cache if nothing of it were there yet; None where sizes are not known."""
     if sizes is None or any(one.stored_bytes is None for one in variants):
         return None
-    logits = sum(positions(one) for one in items) * sizes.shape.vocabulary * LOGIT_BYTES
+    logits = sum(logits_bytes(1, positions(one), sizes.shape.vocabulary) for one in items)
     return sum(one.stored_bytes or 0 for one in variants) + logits
 
 
