@@ -59,14 +59,17 @@ def fill(
 
 
 def test_real_fills_of_a_random_model(tmp_path: Path) -> None:
-    """A model whose cache weighs more than its weights: predicted within 10 % (or one row) of what real fills hold, in 6 probes."""
+    """A model whose cache weighs more than its weights: predicted within 3 rows of what real fills hold, in 6 probes.
+
+    Three rows are 6 MiB, what the bookkeeping of a process moves between two fills.
+    """
     folder = tiny.fat_cache_llama(tmp_path / "model")
     workload = Workload(prompt_tokens=48, output_tokens=16, max_batch=64)
-    found = fill(tiny.artifact(folder), REFERENCE, tmp_path, 100 * 2**20, workload, DeviceConfig(threads=1))
+    found = fill(tiny.artifact(folder), REFERENCE, tmp_path, 150 * 2**20, workload, DeviceConfig(threads=1))
     sys.stdout.write(f"predicted {found.predicted}, confirmed {found.confirmed}, {found.probe_count} probes, {found.seconds:.0f} s\n")
     assert found.limited_by == "memory", found
     assert found.confirmed is not None and found.predicted is not None
-    assert abs(found.predicted - found.confirmed) <= max(1, 0.1 * found.confirmed)
+    assert abs(found.predicted - found.confirmed) <= 3
     assert found.probe_count <= 6
     assert found.scoring is not None and found.scoring.confirmed
     held = [one for one in found.probes if one.batch_size == found.confirmed and one.purpose in ("probe", "confirm")]
