@@ -137,5 +137,5 @@ def _hub_file(model: str, revision: str | None = None) -> Path:
 
 
 def _of_gguf(file: Path) -> Described:
-    config, matrices = import_module("quantgate.quantizers.gguf_header").read(file)
+    config, matrices = import_module("quantgate.gguf_header").read(file)
     return Described(name=str(file), file=file, config=config, matrices=matrices)

@@ -30,7 +30,6 @@ PARTS_OF_ADAPTERS = {
     "quantizers/folder",
     "devices/oom",
     "devices/nvml",
-    "quantizers/gguf_header",
     "readers/lines",
     "engines/transformers_weights",
     "engines/transformers_tokenizer",

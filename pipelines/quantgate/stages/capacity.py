@@ -25,7 +25,6 @@ from quantgate import kvcache
 from quantgate.errors import OutOfMemory
 from quantgate.ports import Device, MemoryWatch, Progress, Session
 from quantgate.records import Capacity, FillOutcome, FillPurpose, LimitedBy, Probe, ScoringCeiling, Step, Workload
-from quantgate.render.quantities import decimal_bytes
 from quantgate.stages.measure import fixed_requests
 
 SLOPE_BATCHES = (1, 3)
@@ -317,21 +316,3 @@ def _finish(known: Capacity, search: _Search, *, confirmed: int | None, limited_
         why_not=why_not,
         seconds=search.device.now_s() - search.started_s,
     )
-
-
-def notes(found: Capacity) -> tuple[str, ...]:
-    """What a reader must know of the fills: batches that fitted and then did not, and memory that was held and of no use."""
-    said = []
-    if found.unsteady:
-        batches = " and ".join(str(batch) for batch in found.unsteady)
-        said.append(
-            f"batch {batches} fitted in one fill and not in another: memory was in pieces, or something else took some; the ceiling is the "
-            "largest batch that held every time"
-        )
-    row = max(found.prefill_bytes_per_row or 0, found.decode_bytes_per_row or 0, found.kv_bytes_per_row or 0)
-    if row and (found.stranded_bytes or 0) >= row:
-        said.append(
-            f"{decimal_bytes(found.stranded_bytes)} were reserved and could not be used when a fill ran out of memory: the allocator's "
-            "blocks are fragmented; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps"
-        )
-    return tuple(said)

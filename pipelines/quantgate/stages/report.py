@@ -33,8 +33,7 @@ from quantgate.records import (
     VariantEvidence,
 )
 from quantgate.render.policy import waiver_lines
-from quantgate.render.quantities import ratio
-from quantgate.stages.capacity import notes as capacity_notes
+from quantgate.render.quantities import decimal_bytes, ratio
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import paired_items, right_on_both
 from quantgate.stages.subject import one_line
@@ -200,6 +199,24 @@ def _memory(one: VariantEvidence, reference: VariantEvidence) -> tuple[int | Non
     return weight, reference.loaded.weight_bytes - weight, simulated
 
 
+def fill_notes(found: Capacity) -> tuple[str, ...]:
+    """What a reader must know of the fills: batches that fitted and then did not, and memory that was held and of no use."""
+    said = []
+    if found.unsteady:
+        batches = " and ".join(str(batch) for batch in found.unsteady)
+        said.append(
+            f"batch {batches} fitted in one fill and not in another: memory was in pieces, or something else took some; the ceiling is the "
+            "largest batch that held every time"
+        )
+    row = max(found.prefill_bytes_per_row or 0, found.decode_bytes_per_row or 0, found.kv_bytes_per_row or 0)
+    if row and (found.stranded_bytes or 0) >= row:
+        said.append(
+            f"{decimal_bytes(found.stranded_bytes)} were reserved and could not be used when a fill ran out of memory: the allocator's "
+            "blocks are fragmented; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps"
+        )
+    return tuple(said)
+
+
 def _ceiling(capacity: Capacity) -> CeilingRow:
     return CeilingRow(
         predicted=capacity.predicted,
@@ -217,7 +234,7 @@ def _ceiling(capacity: Capacity) -> CeilingRow:
         prediction_error=capacity.prediction_error,
         scoring=None if capacity.scoring is None else capacity.scoring.confirmed,
         scoring_limited_by=None if capacity.scoring is None else capacity.scoring.limited_by,
-        notes=capacity_notes(capacity),
+        notes=fill_notes(capacity),
     )
 
 

@@ -12,6 +12,7 @@ from quantgate.errors import OutOfMemory
 from quantgate.records import Capacity, ChoiceLogProbs, DeviceConfig, Workload
 from quantgate.stages import capacity
 from quantgate.stages.capacity import Job, largest, predict
+from quantgate.stages.report import fill_notes
 from sessions import Memory, Scripted, device, full_rows, quiet
 
 WORK = Workload(prompt_tokens=8, output_tokens=4, max_batch=64)
@@ -222,7 +223,7 @@ def test_a_batch_that_fits_once_and_not_again_is_noticed() -> None:
 
     found = find(Memory(device(), row_bytes=30_000, refuse=refuse))
     assert (found.confirmed, found.unsteady) == (32, (33,))
-    assert "batch 33 fitted in one fill and not in another" in capacity.notes(found)[0]
+    assert "batch 33 fitted in one fill and not in another" in fill_notes(found)[0]
 
 
 def test_memory_in_pieces_is_noticed() -> None:
@@ -231,12 +232,12 @@ def test_memory_in_pieces_is_noticed() -> None:
     found = find(Memory(broken, row_bytes=30_000_000), budget=1_000_000_000)
     assert (found.predicted, found.confirmed, found.limited_by) == (33, 20, "memory")
     assert (found.stranded_bytes or 0) >= 400_000_000
-    assert any("400 MB were reserved and could not be used" in one for one in capacity.notes(found))
+    assert any("400 MB were reserved and could not be used" in one for one in fill_notes(found))
 
 
 def test_a_steady_search_has_no_notes() -> None:
     """Nothing is said where nothing happened."""
-    assert capacity.notes(find(Memory(device(), row_bytes=30_000))) == ()
+    assert fill_notes(find(Memory(device(), row_bytes=30_000))) == ()
 
 
 def scoring(memory: Memory, refuse: Callable[[int], bool], cap: int = 64) -> Capacity:
