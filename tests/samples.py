@@ -119,6 +119,7 @@ def _ceiling(fixed_bytes: int, predicted: int, confirmed: int) -> CeilingRow:
         decode_bytes_per_row=29_491_200,
         kv_bytes_per_row=29_491_200,
         why_not=None,
+        prediction_error=(predicted - confirmed) / confirmed,
     )
 
 

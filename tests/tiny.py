@@ -96,3 +96,23 @@ def artifact(folder: Path, *, variant: str = "reference", **fields: Any) -> Arti
 def variant(name: str, quantizer: str, **fields: Any) -> Variant:
     """A variant with the given fields."""
     return Variant(name=name, quantizer=quantizer, **fields)
+
+
+def wide_llama(folder: Path) -> Path:
+    """Save a random Llama wide enough that the few bytes beside its scales do not count: hidden 256."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, tie_word_embeddings=True,
+    )  # fmt: skip
+    return _saved(LlamaForCausalLM(config), folder, adds_bos=False)
+
+
+def fat_cache_llama(folder: Path) -> Path:
+    """Save a random Llama that computes little and keeps much: 32 KiB of float32 cache a token beside 38 MB of weights."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=512, intermediate_size=64, num_hidden_layers=8, num_attention_heads=8,
+        num_key_value_heads=8, max_position_embeddings=512, tie_word_embeddings=True, bos_token_id=BOS_ID, eos_token_id=EOS_ID,
+    )  # fmt: skip
+    return _saved(LlamaForCausalLM(config), folder, adds_bos=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, NoReturn
 
-from quantgate import golden_cli
+from quantgate import ceiling_command, golden_cli, plan_command
 
 EXIT_CODES = """exit codes:
   0    pass: the run's demands are shown to be met
@@ -24,6 +24,7 @@ EXIT_CODES = """exit codes:
 
 EPILOG = f"""start here:
   quantgate run configs/demo.yaml            measure, judge, report and promote the variants of a config
+  quantgate plan CONFIG                      what a run would do, before anything is loaded
   quantgate show RUN                         the verdict of a stored run; RUN is a folder or a part of its id
   quantgate show RUN --variant nf4           every check of one variant, and its worst answers
   quantgate judge RUN --policy FILE          judge stored evidence under another policy; needs no model
@@ -35,6 +36,7 @@ EPILOG = f"""start here:
   quantgate golden check PATH                what is wrong or doubtful in a golden set, with file, line and key
   quantgate golden add SET --from FILE --reason TEXT
                                              make the next version of a golden set, logged
+  quantgate ceiling MODEL --memory 24GB      how many requests fit, by bit width and cache type; no weights needed
   quantgate ui                               open the MLflow UI on the store of the reports
 
 {EXIT_CODES}"""
@@ -115,6 +117,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_policy(commands)
     golden_cli.register(commands, _add)
+    ceiling_command.add(commands, _add, print)
+    plan_command.add(commands, _add, print)
     _add_ui(commands)
     return parser
 

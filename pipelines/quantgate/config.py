@@ -43,10 +43,10 @@ from quantgate.records import (
     Waiver,
     Workload,
 )
+from quantgate.sizes import EXPECTED, size_bytes
 
 SCHEMA_VERSION = 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 UNCORRECTED = "'require: any' with 'correction: none' gives {0} candidates {0} uncorrected chances to pass; use holm"
 KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -132,6 +132,7 @@ class _Device(_Section):
     threads: Count | None = None
     memory_budget: str | int | float | None = None
     index: Annotated[int, Field(ge=0)] = 0
+    uuid: Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9A-Za-z/-]+$")] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -512,10 +513,13 @@ def _golden_set(raw: str | _Source, base: Path) -> Path | DatasetSource | Harnes
 
 
 def _device(raw: _Device, document: _Document) -> DeviceConfig:
+    if raw.uuid is not None and "index" in raw.model_fields_set:
+        raise document.error(("device", "uuid"), "'index' and 'uuid' both name a device; keep one of the two")
     return DeviceConfig(
         kind=raw.kind,
         threads=raw.threads,
         index=raw.index,
+        uuid=raw.uuid,
         memory_budget_bytes=None if raw.memory_budget is None else _size_bytes(raw.memory_budget, document, ("device", "memory_budget")),
     )
 
@@ -533,17 +537,13 @@ def _divergence(raw: _Divergence, base: Path, document: _Document) -> Divergence
 
 
 def _size_bytes(value: str | int | float, document: _Document, where: tuple[str | int, ...]) -> int:
-    """``600MiB`` -> bytes. A number without unit is bytes."""
-    text = str(value).replace(" ", "").upper()
-    unit = next((one for one in sorted(SIZE_UNITS, key=len, reverse=True) if text.endswith(one)), "")
-    number = text.removesuffix(unit) if unit else text
+    """``600MiB`` -> bytes. A number without unit is bytes; 0 is no budget."""
     try:
-        size = int(float(number) * SIZE_UNITS.get(unit, 1))
-    except (ValueError, OverflowError):
+        size = size_bytes(value)
+    except ValueError:
         size = 0
-    if size <= 0:
-        what = f"'{value}' is not a size; write a number with B, KB, MB, GB, KiB, MiB or GiB, for example 600MiB"
-        raise document.error(where, what)
+    if not size:
+        raise document.error(where, f"'{value}' is not a size; {EXPECTED}")
     return size
 
 

@@ -1,268 +1,267 @@
-"""What a model keeps for each token of a request, from its config.json alone. Plain arithmetic, no model library.
+"""Bytes of a KV cache: by element type, by request, by engine. Plain arithmetic on a ``ModelShape``, which ``shapes`` reads.
 
-Per token and layer: KV heads x (key width + value width) x bytes of one element. What goes wrong elsewhere and is a rule here: query heads
-are not KV heads, the head width may be stated and differ from hidden / heads, old families use other key names, a sliding window bounds its
-layers only and may be switched off. A layout that is not known is an error naming the field, never a wrong number: latent attention,
-state-space layers, caches shared between layers and layers of unlike shape are refused.
+Per token and layer: KV heads x (key width + value width) x bytes of one element. A window layer keeps min(window, length); a latent layer
+one vector, not a pair; a state layer a constant a sequence. Quantized caches come in blocks that carry their scale: 34 bytes are a block
+of 32 elements. The engine decides the layout, so a figure names the engine it models, and where engines differ the larger one decides
+what fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal, TypeAlias
 
 from quantgate.errors import ConfigError
 from quantgate.records import LayerShape, ModelShape
 
-Config = Mapping[str, Any]
+EngineLayout: TypeAlias = Literal["architecture", "transformers", "vllm"]
+LAYOUTS: tuple[EngineLayout, ...] = ("architecture", "transformers", "vllm")
+VLLM_BLOCK_TOKENS = 16
+FLOAT32_BYTES = 4
+_LATENT_TILE = 128
 
-_LAYERS = ("num_hidden_layers", "n_layer", "n_layers")
-_HEADS = ("num_attention_heads", "n_head", "n_heads")
-_HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
-_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv")
-_HEAD_WIDTH = ("head_dim", "kv_channels")
 
-_REFUSED = {
-    "kv_lora_rank": "latent attention",
-    "qk_nope_head_dim": "latent attention",
-    "ssm_cfg": "state-space layers",
-    "state_size": "state-space layers",
-    "ssm_state_size": "state-space layers",
-    "mamba_d_state": "state-space layers",
-    "mamba_num_heads": "state-space layers",
-    "hybrid_override_pattern": "state-space layers",
-    "attn_layer_period": "state-space layers",
-    "layers_block_type": "state-space layers",
-    "block_types": "recurrent layers",
-    "attention_hidden_size": "recurrent layers",
-    "linear_num_key_heads": "linear attention",
-    "num_kv_shared_layers": "caches shared between layers",
-    "attention_chunk_size": "chunked attention",
-    "block_configs": "layers of unlike shape",
-    "num_global_key_value_heads": "layers of unlike shape",
-    "global_head_dim": "layers of unlike shape",
-    "swa_num_key_value_heads": "layers of unlike shape",
-    "attention_types": "local attention of GPT-Neo",
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheType:
+    """How elements of a cache are stored: ``block_bytes`` for each ``block_elements`` of a head's vector."""
+
+    name: str
+    block_bytes: int
+    block_elements: int = 1
+
+    def vector_bytes(self, width: int) -> int:
+        """Bytes of a vector. Raises ``ConfigError`` where its blocks do not fill it."""
+        if width % self.block_elements:
+            raise ConfigError(
+                f"a head width of {width} is no multiple of {self.block_elements}, the block of kv_cache_dtype {self.name}"
+            )
+        return width // self.block_elements * self.block_bytes
+
+
+def _plain(size: int, *names: str) -> dict[str, CacheType]:
+    return {name: CacheType(name=name, block_bytes=size) for name in names}
+
+
+CACHE_TYPES: Mapping[str, CacheType] = {
+    **_plain(4, "float32", "float", "fp32", "f32"),
+    **_plain(2, "float16", "half", "fp16", "f16", "bfloat16", "bf16"),
+    **_plain(1, "fp8", "fp8_e4m3", "fp8_e5m2", "float8_e4m3fn", "float8_e5m2", "int8"),
+    "int4": CacheType(name="int4", block_bytes=1, block_elements=2),
+    "q8_0": CacheType(name="q8_0", block_bytes=34, block_elements=32),
+    "q5_1": CacheType(name="q5_1", block_bytes=24, block_elements=32),
+    "q5_0": CacheType(name="q5_0", block_bytes=22, block_elements=32),
+    "q4_1": CacheType(name="q4_1", block_bytes=20, block_elements=32),
+    "q4_0": CacheType(name="q4_0", block_bytes=18, block_elements=32),
+    "fp8_ds_mla": CacheType(name="fp8_ds_mla", block_bytes=1),
 }
-"""Keys that, where set, announce a layout this module does not know yet."""
-
-_STATED_KV_HEADS = frozenset({
-    "mistral", "mixtral", "ministral", "ministral3", "gemma", "gemma2", "gemma3_text", "smollm3", "gpt_oss", "qwen3_moe", "starcoder2",
-    "glm", "glm4", "dbrx",
-})  # fmt: skip
-"""Families whose code fills in a number of KV heads of its own where the config has none."""
-
-_EVERY_NTH_FULL = {"gemma2": 2, "gpt_oss": 2, "gemma3_text": 6, "gemma3": 6, "cohere2": 4, "olmo3": 4, "exaone4": 4}
-"""Families whose code, without ``layer_types``, makes every n-th layer full and the others slide."""
-
-_ALL_SLIDE = frozenset({"mistral", "mixtral", "ministral", "phi3", "phimoe", "starcoder2"})
-
-_TIED_BY_DEFAULT = frozenset({
-    "gpt2", "gpt_bigcode", "gpt_neo", "falcon", "RefinedWeb", "RefinedWebModel", "opt", "bloom", "mpt", "gemma", "gemma2", "gemma3_text",
-    "starcoder2", "cohere", "cohere2", "smollm3",
-})  # fmt: skip
-"""Families whose code ties the head where the config does not say."""
-
-_BYTES_PER_ELEMENT = {
-    "float32": 4, "float": 4, "fp32": 4,
-    "float16": 2, "half": 2, "fp16": 2, "bfloat16": 2, "bf16": 2,
-    "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1,
-}  # fmt: skip
+"""Known cache types. fp8, int8 and int4 stand without scales; ``fp8_ds_mla`` is the packed form of latent attention: fp8 with a float32
+scale for each 128 elements, the rotary part in 16 bit."""
 
 
-# ---------------------------------------------------------------------------------------------- bytes
-
-
-def kv_bytes_per_row(shape: ModelShape, tokens: int, bytes_per_element: int) -> int:
-    """Cache bytes of one request that holds ``tokens`` tokens, prompt and output together. A window layer keeps min(window, tokens)."""
-    if tokens < 0 or bytes_per_element < 1:
-        raise ConfigError(f"a cache of {tokens} tokens at {bytes_per_element} bytes an element is not possible")
-    return sum(_elements_per_token(layer) * _kept_tokens(layer, tokens) for layer in shape.layers) * bytes_per_element
-
-
-def kv_bytes_per_token(shape: ModelShape, bytes_per_element: int) -> int:
-    """Cache bytes of one more token while no window is full yet: every layer counts."""
-    return kv_bytes_per_row(shape, 1, bytes_per_element)
+def cache_type(kv_cache_dtype: str) -> CacheType:
+    """The cache type of a name. Raises ``ConfigError`` for one that is not known: a cache is never 0 bytes."""
+    if kv_cache_dtype not in CACHE_TYPES:
+        raise ConfigError(f"kv_cache_dtype '{kv_cache_dtype}' is not known; known are {', '.join(CACHE_TYPES)}")
+    return CACHE_TYPES[kv_cache_dtype]
 
 
 def bytes_per_element(kv_cache_dtype: str) -> int:
-    """Bytes of one cache element, without scales. Raises ``ConfigError`` for a name that is not known."""
-    if kv_cache_dtype not in _BYTES_PER_ELEMENT:
-        raise ConfigError(f"kv_cache_dtype '{kv_cache_dtype}' is not known; known are {', '.join(_BYTES_PER_ELEMENT)}")
-    return _BYTES_PER_ELEMENT[kv_cache_dtype]
+    """Whole bytes of one cache element, without scales. Raises ``ConfigError`` for a name that is not known, or has no whole bytes."""
+    found = cache_type(kv_cache_dtype)
+    if found.block_elements != 1 or found.name == "fp8_ds_mla":
+        raise ConfigError(f"kv_cache_dtype '{kv_cache_dtype}' is stored in blocks; one element of it has no bytes of its own")
+    return found.block_bytes
 
 
-def _elements_per_token(layer: LayerShape) -> int:
-    if layer.kind not in ("full", "window"):
-        raise ConfigError(f"the cache of a layer of kind '{layer.kind}' is not known yet")
-    return layer.kv_heads * (layer.key_width + layer.value_width)
+# ---------------------------------------------------------------------------------------------- one request
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """How an engine keeps a cache. ``block_tokens``: each request is rounded up to whole blocks."""
+
+    kv: CacheType
+    engine: EngineLayout = "architecture"
+    block_tokens: int = 1
+    tensor_parallel: int = 1
+    state_bytes: int = 2
+    """Bytes of an element of a state-space layer, which a quantized cache does not reach."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RequestBytes:
+    """What one request takes on one device. ``lower_bytes`` differs from ``cache_bytes`` where an engine may reserve less."""
+
+    cache_bytes: int
+    lower_bytes: int
+    state_bytes: int
+    per_token_bytes: int
+    """One more token while no window is full yet, without rounding."""
+
+    @property
+    def total_bytes(self) -> int:
+        """What decides whether a request fits."""
+        return self.cache_bytes + self.state_bytes
+
+
+def request_bytes(shape: ModelShape, tokens: int, layout: Layout) -> RequestBytes:
+    """Bytes of one request of ``tokens`` tokens, prompt and output together. Raises ``ConfigError`` for what the layout cannot hold."""
+    if tokens < 1 or layout.block_tokens < 1:
+        raise ConfigError(f"a request of {tokens} tokens in blocks of {layout.block_tokens} is not possible")
+    plain = split(kept_by(shape, "transformers" if layout.engine == "transformers" else "architecture"), layout.tensor_parallel)
+    state = sum(_state_bytes(layer, layout.state_bytes) for layer in plain.layers)
+    block, lower, upper = layout.block_tokens, plain, plain
+    if layout.engine == "vllm":
+        upper = kept_by(plain, "vllm")
+        page = max((_state_bytes(layer, layout.state_bytes) for layer in plain.layers), default=0)
+        block = _hybrid_block(upper, layout, page) if page else block
+        states = sum(layer.state_elements > 0 for layer in plain.layers)
+        state = max(state, states * block * _widest(upper, layout.kv)) if page else state
+    return RequestBytes(
+        cache_bytes=_cache_bytes(upper, tokens, layout.kv, block),
+        lower_bytes=_cache_bytes(lower, tokens, layout.kv, layout.block_tokens),
+        state_bytes=state,
+        per_token_bytes=sum(_token_bytes(layer, layout.kv) for layer in plain.layers),
+    )
+
+
+def kv_bytes_per_row(shape: ModelShape, tokens: int, bytes_per_element: int) -> int:
+    """Bytes of one request that holds ``tokens`` tokens, state included, in the layout that the shape has."""
+    if tokens < 0 or bytes_per_element < 1:
+        raise ConfigError(f"a cache of {tokens} tokens at {bytes_per_element} bytes an element is not possible")
+    kv = CacheType(name=f"{bytes_per_element} bytes", block_bytes=bytes_per_element)
+    return _cache_bytes(shape, tokens, kv, 1) + sum(_state_bytes(layer, bytes_per_element) for layer in shape.layers)
+
+
+def kv_bytes_per_token(shape: ModelShape, bytes_per_element: int) -> int:
+    """Cache bytes of one more token while no window is full yet: every layer that has a cache counts, a constant state does not."""
+    kv = CacheType(name=f"{bytes_per_element} bytes", block_bytes=bytes_per_element)
+    return sum(_token_bytes(layer, kv) for layer in shape.layers)
+
+
+def _cache_bytes(shape: ModelShape, tokens: int, kv: CacheType, block: int) -> int:
+    return sum(_token_bytes(layer, kv) * -(-_kept_tokens(layer, tokens) // block) * block for layer in shape.layers)
+
+
+def _token_bytes(layer: LayerShape, kv: CacheType) -> int:
+    if layer.kind in ("shared", "none", "state"):
+        return 0
+    if kv.name == "fp8_ds_mla":
+        return _packed_latent_bytes(layer)
+    if layer.kind == "latent":  # one vector of both parts
+        return kv.vector_bytes(layer.key_width + layer.value_width)
+    return layer.kv_heads * (kv.vector_bytes(layer.key_width) + kv.vector_bytes(layer.value_width))
+
+
+def _packed_latent_bytes(layer: LayerShape) -> int:
+    if layer.kind != "latent" or layer.key_width % _LATENT_TILE:
+        raise ConfigError("kv_cache_dtype fp8_ds_mla is for latent attention with a kv_lora_rank that is a multiple of 128")
+    return layer.key_width + layer.key_width // _LATENT_TILE * FLOAT32_BYTES + 2 * layer.value_width
+
+
+def _state_bytes(layer: LayerShape, element_bytes: int) -> int:
+    recurrent = layer.recurrent_elements * (layer.recurrent_bytes or element_bytes)
+    return (layer.state_elements - layer.recurrent_elements) * element_bytes + recurrent
 
 
 def _kept_tokens(layer: LayerShape, tokens: int) -> int:
     return tokens if layer.window is None else min(layer.window, tokens)
 
 
-# ---------------------------------------------------------------------------------------------- config.json -> shape
+# ---------------------------------------------------------------------------------------------- engines
 
 
-def shape_of_config(config: Config) -> ModelShape:
-    """The shape of a causal language model. Raises ``ConfigError`` naming the field that is missing or not known."""
-    text = _text_config(config)
-    vocabulary = _whole(text, ("vocab_size",))
-    tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings"))
-    if tied is None:
-        tied = _family(text) in _TIED_BY_DEFAULT
-    return ModelShape(
-        layers=layers_of_config(config),
-        hidden=_whole(text, _HIDDEN),
-        vocabulary=vocabulary,
-        tied=bool(tied),
-        context_tokens=_optional(text, ("max_position_embeddings", "n_positions", "n_ctx")),
+def kept_by(shape: ModelShape, engine: EngineLayout) -> ModelShape:
+    """The shape as an engine keeps it, the upper bound where it may keep less.
+
+    transformers: a window layer keeps its window less one between steps, Falcon's new architecture repeats its KV heads, recurrences are
+    float32. vllm: where full and sliding layers stand side by side, the sliding ones may be given as many pages as the full ones.
+    """
+    match engine:
+        case "architecture":
+            return shape
+        case "transformers":
+            return replace(shape, layers=tuple(_in_transformers(layer) for layer in shape.layers))
+        case "vllm":
+            mixed = any(layer.window is None and layer.kv_heads for layer in shape.layers)
+            return replace(shape, layers=tuple(replace(one, window=None) if mixed else one for one in shape.layers))
+
+
+def _in_transformers(layer: LayerShape) -> LayerShape:
+    window = layer.window
+    return replace(
+        layer,
+        window=None if window is None or window == 1 else window - 1,  # its slice of "all but none" keeps everything
+        kv_heads=layer.expanded_heads or layer.kv_heads,
+        recurrent_bytes=FLOAT32_BYTES if layer.recurrent_elements else None,
     )
 
 
-def layers_of_config(config: Config) -> tuple[LayerShape, ...]:
-    """What each layer keeps for a token; needs no vocabulary. Raises ``ConfigError`` like ``shape_of_config``."""
-    text = _text_config(config)
-    _refuse_unknown_layouts(text)
-    count, heads = _whole(text, _LAYERS), _whole(text, _HEADS)
-    kv_heads = _kv_heads(text, heads)
-    key_width = _key_width(text, heads)
-    value_width = _optional(text, ("v_head_dim",)) or key_width
-    return tuple(
-        LayerShape(
-            kind="full" if window is None else "window",
-            kv_heads=kv_heads,
-            key_width=key_width,
-            value_width=value_width,
-            window=window,
-        )
-        for window in _windows(text, count)
+def _widest(shape: ModelShape, kv: CacheType) -> int:
+    return max((_token_bytes(layer, kv) for layer in shape.layers), default=0)
+
+
+def _hybrid_block(shape: ModelShape, layout: Layout, page_bytes: int) -> int:
+    """Engine vllm gives state and attention layers pages of one size: the attention block grows until a state fits into it."""
+    widest = _widest(shape, layout.kv)
+    chunk = max(layout.block_tokens, VLLM_BLOCK_TOKENS)
+    return chunk * -(-page_bytes // (chunk * widest)) if widest else layout.block_tokens
+
+
+def split(shape: ModelShape, devices: int) -> ModelShape:
+    """One device's part under tensor parallelism: KV heads are divided and, where there are fewer than devices, repeated, never 0.
+
+    A latent vector is kept whole on every device. Raises ``ConfigError`` where heads can be neither divided nor repeated evenly.
+    """
+    if devices < 1:
+        raise ConfigError(f"tensor parallelism over {devices} devices is not possible; at least 1 is needed")
+    if devices == 1:
+        return shape
+    return replace(shape, layers=tuple(_part(layer, devices) for layer in shape.layers))
+
+
+def _part(layer: LayerShape, devices: int) -> LayerShape:
+    heads = layer.kv_heads
+    if layer.kind != "latent" and heads and heads % devices and devices % heads:
+        raise ConfigError(f"{heads} KV heads can neither be divided nor repeated evenly over {devices} devices")
+    if layer.state_elements % devices or layer.recurrent_elements % devices:
+        raise ConfigError(f"a state of {layer.state_elements} elements cannot be divided over {devices} devices")
+    return replace(
+        layer,
+        kv_heads=heads if layer.kind == "latent" else max(1, heads // devices) if heads else 0,
+        expanded_heads=layer.expanded_heads // devices,
+        state_elements=layer.state_elements // devices,
+        recurrent_elements=layer.recurrent_elements // devices,
     )
 
 
-def _text_config(config: Config) -> Config:
-    """The language model's part of a multimodal config."""
-    nested = config.get("text_config")
-    return nested if isinstance(nested, Mapping) else config
+# ---------------------------------------------------------------------------------------------- the textbook pair
 
 
-def _family(text: Config) -> str:
-    return str(text.get("model_type") or "")
+def kv_cache_gb(*, batch: int, seq_len: int, layers: int, hidden: int, bytes_per: float = 2) -> float:
+    """Cache of full multi-head attention in GB (10^9): 2 x layers x hidden x bytes x tokens x batch.
+
+    Raises ``ConfigError`` for anything that is not positive.
+    """
+    _all_positive(batch=batch, seq_len=seq_len, layers=layers, hidden=hidden, bytes_per=bytes_per)
+    return 2 * layers * hidden * bytes_per * seq_len * batch / 1e9
 
 
-def _refuse_unknown_layouts(text: Config) -> None:
-    for key, layout in _REFUSED.items():
-        if text.get(key):
-            raise ConfigError(f"config.json has {key}: {layout} is not supported yet, its cache would be miscounted")
-    if text.get("is_encoder_decoder"):
-        raise ConfigError("config.json has is_encoder_decoder: only causal language models are supported")
+def max_batch_from_memory(*, kv_budget_gb: float, seq_len: int, layers: int, hidden: int, bytes_per: float = 2) -> int:
+    """Whole requests of ``seq_len`` tokens whose full multi-head cache fits into ``kv_budget_gb`` (10^9 bytes); 0 where not one does.
+
+    Raises ``ConfigError`` for a budget below 0 and for lengths or sizes that are not positive.
+    """
+    if not 0 <= kv_budget_gb < float("inf"):
+        raise ConfigError(f"kv_budget_gb must be at least 0, found {kv_budget_gb!r}")
+    _all_positive(seq_len=seq_len, layers=layers, hidden=hidden, bytes_per=bytes_per)
+    one_bytes = 2 * layers * hidden * seq_len * Fraction(str(bytes_per))
+    return int(Fraction(str(kv_budget_gb)) * 10**9 / one_bytes)  # exact: a budget of just 3 requests holds 3
 
 
-def _whole(text: Config, names: tuple[str, ...]) -> int:
-    value = _optional(text, names)
-    if value is None:
-        raise ConfigError(
-            f"config.json has no {names[0]} (nor {', '.join(names[1:])})"
-            if names[1:]
-            else f"config.json has no {names[0]}"
-        )
-    return value
-
-
-def _optional(text: Config, names: tuple[str, ...]) -> int | None:
-    """The first of the names that is set. Raises where it is no positive whole number, a list of one value a layer for instance."""
-    for name in names:
-        value = text.get(name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(f"config.json has {name} = {value!r}; a positive whole number is needed")
-        return value
-    return None
-
-
-def _kv_heads(text: Config, heads: int) -> int:
-    """KV heads. Falcon's flags come in the order in which its weights are laid out: the new architecture first, then multi-query."""
-    stated = _optional(text, _KV_HEADS)
-    nested = text.get("attn_config")
-    if stated is None and isinstance(nested, Mapping):
-        stated = _optional(nested, ("kv_n_heads",))
-    if text.get("new_decoder_architecture"):
-        return stated or heads
-    if text.get("multi_query", _family(text) in ("falcon", "gpt_bigcode")):
-        return 1
-    if stated is None and "num_key_value_heads" not in text and _family(text) in _STATED_KV_HEADS:
-        raise ConfigError(
-            f"config.json has no num_key_value_heads, and {_family(text)} does not use its query heads instead"
-        )
-    kv_heads = stated or heads
-    if heads % kv_heads:
-        raise ConfigError(
-            f"config.json has {heads} query heads and {kv_heads} KV heads; the first must be a multiple of the second"
-        )
-    return kv_heads
-
-
-def _key_width(text: Config, heads: int) -> int:
-    if (stated := _optional(text, _HEAD_WIDTH)) is not None:
-        return stated
-    hidden = _whole(text, _HIDDEN)
-    if hidden % heads:
-        raise ConfigError(f"config.json has hidden size {hidden}, which {heads} heads do not divide, and no head_dim")
-    return hidden // heads
-
-
-# ---------------------------------------------------------------------------------------------- sliding windows
-
-
-def _windows(text: Config, count: int) -> list[int | None]:
-    """The window of each layer, None for full attention."""
-    kinds = text.get("layer_types")
-    window = _window(text)
-    if kinds is not None:
-        return [_window_of_kind(str(kind), window, text) for kind in _checked_kinds(kinds, count)]
-    if window is None:
-        return [None] * count
-    if (period := _optional(text, ("sliding_window_pattern",)) or _EVERY_NTH_FULL.get(_family(text))) is not None:
-        return [None if (layer + 1) % period == 0 else window for layer in range(count)]
-    if "max_window_layers" in text:
-        first_sliding = text["max_window_layers"]
-        if isinstance(first_sliding, bool) or not isinstance(first_sliding, int) or first_sliding < 0:
-            raise ConfigError(
-                f"config.json has max_window_layers = {first_sliding!r}; a whole number of layers is needed"
-            )
-        return [None if layer < first_sliding else window for layer in range(count)]
-    if _family(text) in _ALL_SLIDE:
-        return [window] * count
-    raise ConfigError(
-        "config.json has sliding_window but no layer_types and no sliding_window_pattern: which layers slide is unknown"
-    )
-
-
-def _checked_kinds(kinds: Any, count: int) -> list[Any]:
-    if not isinstance(kinds, (list, tuple)) or len(kinds) != count:
-        raise ConfigError(
-            f"config.json has layer_types = {kinds!r}; one entry for each of the {count} layers is needed"
-        )
-    return list(kinds)
-
-
-def _window_of_kind(kind: str, window: int | None, text: Config) -> int | None:
-    if kind == "full_attention":
-        return None
-    if kind == "sliding_attention":
-        if window is None and text.get("use_sliding_window") is not False:
-            raise ConfigError("config.json has sliding layers in layer_types but no sliding_window")
-        return window
-    raise ConfigError(f"config.json has '{kind}' in layer_types; known are full_attention and sliding_attention")
-
-
-def _window(text: Config) -> int | None:
-    """The window in tokens; None where there is none or it is switched off by the flag, by null, 0 or a negative number."""
-    value = text.get("sliding_window")
-    if value is None or text.get("use_sliding_window") is False:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"config.json has sliding_window = {value!r}; a whole number of tokens is needed")
-    return value if value > 0 else None
+def _all_positive(**given: float) -> None:
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+            raise ConfigError(f"{name} must be greater than 0, found {value!r}")

@@ -68,7 +68,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "local": "quantgate.registries.local:LocalRegistry",
     },
 }
-EXTRAS = {"lm_eval": "'quantgate[lm-eval]'"}
+EXTRAS = {"lm_eval": "'quantgate[lm-eval]'", **dict.fromkeys(("jsonschema", "rouge_score", "sacrebleu"), "'quantgate[metrics]'")}
 """Library -> what to install, where that is not the library's own name."""
 
 

@@ -38,7 +38,7 @@ EVIDENCE_SOURCES = (
     "devices", "divergence.py", "engines", "golden.py", "golden_items.py", "golden_keys.py", "golden_options.py",
     "kvcache.py", "metrics", "numerals.py",
     "ports.py", "quantizers", "records.py",
-    "sources", "stages/answer.py",
+    "shapes.py", "sources", "stages/answer.py",
     "stages/capacity.py", "stages/corpus.py", "stages/diverge.py", "stages/figures.py", "stages/measure.py", "stages/quantize.py",
     "stages/read.py",
     "stages/scales.py", "stages/score.py", "strictjson.py", "texts.py", "worker.py",

@@ -21,7 +21,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 Role: TypeAlias = Literal["reference", "candidate", "identity", "known_bad"]
 Outcome: TypeAlias = Literal["pass", "fail", "inconclusive", "not_measured"]
 Tier: TypeAlias = Literal["required", "advisory"]
-FillOutcome: TypeAlias = Literal["fits", "over budget", "out of memory", "too short"]
+FillOutcome: TypeAlias = Literal["fits", "over budget", "out of memory", "too short", "out of time"]
 FillPurpose: TypeAlias = Literal["prefill", "decode", "probe", "confirm"]
 LimitedBy: TypeAlias = Literal["memory", "engine", "search cap", "time"]
 Scale: TypeAlias = Literal["binary", "unit", "unbounded"]
@@ -93,6 +93,8 @@ class DeviceConfig:
     threads: int | None = None
     memory_budget_bytes: int | None = None
     index: int = 0
+    uuid: str | None = None
+    """A GPU or MIG slice by its UUID, instead of ``index``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -538,14 +540,25 @@ class Artifact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerShape:
-    """What one layer keeps for each token of a request. ``kind``: full, window, latent, shared or state."""
+    """What one layer keeps for a request.
 
-    kind: Literal["full", "window", "latent", "shared", "state"]
+    ``kind``: full, window (the last ``window`` tokens), latent (one vector a token: ``key_width`` compressed, ``value_width`` rotary),
+    shared (reads another layer's), state (a constant a sequence) or none. An attention layer with ``state_elements`` keeps both.
+    """
+
+    kind: Literal["full", "window", "latent", "shared", "state", "none"]
     kv_heads: int = 0
     key_width: int = 0
     value_width: int = 0
     window: int | None = None
     state_elements: int = 0
+    """Elements kept for a sequence, whatever its length."""
+    recurrent_elements: int = 0
+    """Of these, the elements of the recurrence; the others are the convolution's."""
+    recurrent_bytes: int | None = None
+    """Bytes of an element of the recurrence where the engine has a type of its own for it; None: that of the cache."""
+    expanded_heads: int = 0
+    """Heads that an engine stores which repeats the KV heads for its query heads; 0: it stores the KV heads."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -598,6 +611,10 @@ class PeakMemory:
     before_bytes: int
     peak_bytes: int
     source: Literal["allocator", "process", "fake"]
+    reserved_bytes: int | None = None
+    """What the allocator held at its peak, free blocks included; None where it does not tell."""
+    device_bytes: int | None = None
+    """What the whole device showed in use at the end of the block, other processes included; None where it does not tell."""
 
     @property
     def added_bytes(self) -> int:
@@ -613,6 +630,19 @@ class Probe:
     outcome: FillOutcome
     peak_bytes: int | None
     purpose: FillPurpose
+    reserved_bytes: int | None = None
+    """What the allocator held at its peak, free blocks included; None where it does not tell."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoringCeiling:
+    """The largest batch of whole prompts that is read in one go for log-likelihoods, apart from the ceiling of generation."""
+
+    prompt_tokens: int
+    confirmed: int | None
+    limited_by: LimitedBy | None
+    probes: tuple[Probe, ...] = ()
+    why_not: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -637,11 +667,34 @@ class Capacity:
     probes: tuple[Probe, ...] = ()
     why_not: str | None = None
     seconds: float = 0.0
+    scoring: ScoringCeiling | None = None
 
     @property
     def probe_count(self) -> int:
         """Search probes; the small fills and repeats of the final batch are not probes."""
         return sum(probe.purpose == "probe" for probe in self.probes)
+
+    @property
+    def prediction_error(self) -> float | None:
+        """(predicted - confirmed) / confirmed; None where the ceiling is none of memory's, or either is missing or 0."""
+        if self.limited_by != "memory" or not self.confirmed or self.predicted is None:
+            return None
+        return (self.predicted - self.confirmed) / self.confirmed
+
+    @property
+    def unsteady(self) -> tuple[int, ...]:
+        """Batches that fitted in one fill and not in another: memory is in pieces, or something else took some."""
+        found = {one.batch_size: set[bool]() for one in self.probes if one.purpose in ("probe", "confirm")}
+        for one in self.probes:
+            if one.batch_size in found and one.purpose in ("probe", "confirm") and one.outcome != "out of time":
+                found[one.batch_size].add(one.outcome == "fits")
+        return tuple(sorted(batch for batch, outcomes in found.items() if len(outcomes) == 2))
+
+    @property
+    def stranded_bytes(self) -> int | None:
+        """The most that the allocator held and could not use while a fill ran out of memory; None where it does not tell."""
+        failed = [one for one in self.probes if one.outcome == "out of memory" and one.reserved_bytes is not None]
+        return max((max(0, (one.reserved_bytes or 0) - (one.peak_bytes or 0)) for one in failed), default=None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -721,6 +774,13 @@ class DeviceInfo:
     peak_flops_per_s: float | None = None
     driver: str | None = None
     other_processes: int | None = None
+    other_bytes: int | None = None
+    """Memory of other processes on the device when it was opened."""
+    used_bytes: int | None = None
+    """What the whole device showed in use when it was opened."""
+    uuid: str | None = None
+    allocator: str | None = None
+    """Settings of the allocator that change what fits, for example ``expandable_segments:True``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1035,6 +1095,13 @@ class CeilingRow:
     decode_bytes_per_row: int | None
     kv_bytes_per_row: int | None
     why_not: str | None
+    prediction_error: float | None = None
+    """(predicted - confirmed) / confirmed; None where memory did not set the ceiling."""
+    scoring: int | None = None
+    """Batch ceiling of reading whole prompts for log-likelihoods."""
+    scoring_limited_by: LimitedBy | None = None
+    notes: tuple[str, ...] = ()
+    """What a reader must know of the fills, a sentence each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1068,6 +1135,13 @@ class MeasurementRow:
     note: str
     failures: tuple[Failure, ...]
     reused: tuple[str, ...]
+
+    @property
+    def kv_tokens_freed(self) -> int | None:
+        """Tokens of cache that the freed bytes hold at the ceiling's lengths; None where either is not known."""
+        if self.freed_bytes is None or self.ceiling is None or not self.ceiling.kv_bytes_per_row:
+            return None
+        return self.freed_bytes * (self.ceiling.prompt_tokens + self.ceiling.output_tokens) // self.ceiling.kv_bytes_per_row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

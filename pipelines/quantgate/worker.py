@@ -270,6 +270,7 @@ def _capacity(desk: Desk, request: dict[str, Any]) -> Capacity:
         budget_bytes=request["budget_bytes"],
         base_bytes=desk.base_bytes,
         seed=request["seed"],
+        scoring=True,
     )
     return capacity.find(session, device, job, desk.progress)
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+import sessions
 import tiny
 from quantgate.devices.cpu import CpuDevice
+from quantgate.devices.fake import FakeDevice
 from quantgate.engines import transformers_weights as weights
 from quantgate.engines.transformers import TransformersEngine
 from quantgate.errors import NothingQuantized
+from quantgate.parameters import matrices_of_config
 from quantgate.quantizers.rtn import linear_layers
-from quantgate.records import DeviceConfig, EngineSettings
+from quantgate.records import Capacity, DeviceConfig, EngineSettings, Probe, VariantEvidence
+from quantgate.stages.forecast import logits_bytes
+from quantgate.stages.report import _memory
+from quantgate.weightbytes import logical_parameters, share_quantized, usual_packing, weight_bytes
 
 
 def test_b01_gpt2_arithmetic() -> None:
@@ -108,3 +115,57 @@ def test_b08_fused_experts_are_seen() -> None:
     fused.gate_up = torch.nn.Parameter(torch.zeros(4, 8, 8))
     model = torch.nn.Sequential(torch.nn.Embedding(4, 4), fused, torch.nn.LayerNorm(4))
     assert list(weights.linear_like(model)) == ["1"]
+
+
+def test_b01_and_b08_from_config_json_alone() -> None:
+    """B01, B08: the same bytes from config.json without a model: GPT-2 with int8 and NF4, an MoE with and without its experts."""
+    gpt2 = matrices_of_config({"model_type": "gpt2", "n_layer": 12, "n_head": 12, "n_embd": 768, "vocab_size": 50257, "n_positions": 1024})
+    assert logical_parameters(gpt2) == 124_439_808
+    found = [weight_bytes(gpt2, usual_packing(bits)) for bits in (16, 8, 4)]
+    assert found == [248_879_616, 163_944_960 + 331_776, 126_786_048]
+    moe = matrices_of_config({
+        "model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32, "head_dim": 128,
+        "num_key_value_heads": 4, "num_experts": 128, "moe_intermediate_size": 768, "vocab_size": 151936, "tie_word_embeddings": False,
+    })  # fmt: skip
+    assert logical_parameters(moe) == 30_532_122_624
+    fused = replace(usual_packing(4), experts=False)
+    assert [weight_bytes(moe, one) for one in (usual_packing(16), fused, usual_packing(4))] == [
+        61_064_245_248, 59_761_913_856, 18_087_309_312,
+    ]  # fmt: skip
+    assert round(share_quantized(moe, fused), 4) == 0.0297
+
+
+@pytest.mark.parametrize(("live", "peak"), [(0, 300), (50, 350)])
+def test_b05_a_peak_starts_at_the_live_amount(live: int, peak: int) -> None:
+    """B05: after 1,000 bytes came and went a reset sets the peak to what is live, neither to zero nor to the earlier peak."""
+    device = FakeDevice(DeviceConfig(kind="fake"))
+    device.allocate(live)
+    device.allocate(1000)
+    device.free(1000)
+    with device.watch_memory() as watch:
+        device.allocate(300)
+        device.free(100)
+    assert (watch.peak.peak_bytes, device.live_bytes()) == (peak, 200 + live)
+
+
+def test_b07_logits_of_whole_prompts_would_hide_the_weights() -> None:
+    """B07: 32 rows of 384 positions over 32,000 words are 1,572,864,000 bytes; a request is planned with one position of them."""
+    assert logits_bytes(32, 384, 32_000) == 1_572_864_000
+    assert logits_bytes(1, 1, 32_000) == 128_000
+
+
+def test_b07_freed_memory_compares_weights_and_not_peaks() -> None:
+    """B07: a variant whose fills peak higher than the reference's has freed what its weights free."""
+    reference, variant = loaded_evidence("float32", weight_bytes=1000, peak=2000), loaded_evidence("nf4", weight_bytes=300, peak=5000)
+    assert _memory(variant, reference) == (300, 700, False)
+
+
+def loaded_evidence(name: str, *, weight_bytes: int, peak: int) -> VariantEvidence:
+    probe = Probe(batch_size=1, outcome="fits", peak_bytes=peak, purpose="probe")
+    capacity = Capacity(
+        prompt_tokens=1, output_tokens=1, budget_bytes=1, fixed_bytes=peak, prefill_bytes_per_row=1, decode_bytes_per_row=1,
+        kv_bytes_per_row=1, predicted=1, confirmed=1, limited_by="memory", probes=(probe,),
+    )  # fmt: skip
+    return VariantEvidence(
+        variant=tiny.variant(name, "bitsandbytes"), loaded=replace(sessions.loaded(), weight_bytes=weight_bytes), capacity=capacity
+    )

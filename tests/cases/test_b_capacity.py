@@ -72,22 +72,21 @@ def test_b13_the_ceiling_is_that_of_the_real_lengths() -> None:
     assert predict(20 * 2**30, 0, kv_bytes_per_row(shape, 131_072, 2)) == 1
 
 
-def test_b15_generation_has_a_ceiling_of_its_own() -> None:
-    """Scoring runs out of memory at 16 rows, generation at 64: the ceiling of generation is 63, whatever scoring does."""
+def test_b15_scoring_and_generation_have_a_ceiling_each() -> None:
+    """Scoring runs out of memory at 16 rows, generation at 64: 15 and 63, never one number for both."""
 
     def score(contexts: Sequence[object], continuations: object) -> Iterator[ChoiceLogProbs]:
         if len(contexts) >= 16:
             raise OutOfMemory("scoring")
-        yield from ()
+        yield from (ChoiceLogProbs(index=index, totals=(-1.0,)) for index in range(len(contexts)))
 
     memory = Memory(device(), row_bytes=1, refuse=lambda batch: batch >= 64)
     session = Scripted(memory.generate, logprobs=score)
-    with pytest.raises(OutOfMemory):
-        list(session.logprobs([(1,)] * 16, [[]] * 16))
-    job = Job(
-        workload=Workload(prompt_tokens=8, output_tokens=4, max_batch=256), budget_bytes=10**6, base_bytes=0, seed=1
-    )
-    assert capacity.find(session, memory.device, job, quiet).confirmed == 63
+    work = Workload(prompt_tokens=8, output_tokens=4, max_batch=256)
+    job = Job(workload=work, budget_bytes=10**6, base_bytes=0, seed=1, scoring=True)
+    found = capacity.find(session, memory.device, job, quiet)
+    assert found.scoring is not None
+    assert (found.scoring.confirmed, found.confirmed) == (15, 63)
 
 
 def test_b15_the_search_has_a_wall_clock_cap(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,17 @@ from typing import Any
 import pytest
 
 from quantgate.errors import ConfigError
-from quantgate.kvcache import bytes_per_element, kv_bytes_per_row, kv_bytes_per_token, shape_of_config
+from quantgate.kvcache import (
+    Layout,
+    bytes_per_element,
+    cache_type,
+    kv_bytes_per_row,
+    kv_bytes_per_token,
+    request_bytes,
+    split,
+)
 from quantgate.records import ModelShape
+from quantgate.shapes import shape_of_config
 
 
 def shape(**config: Any) -> ModelShape:
@@ -96,3 +105,81 @@ def test_b34_published_examples() -> None:
     assert kv_bytes_per_row(full, 32_768, 2) == 80 * 2**30
     plain = shape(num_hidden_layers=32, hidden_size=4096, num_attention_heads=32)
     assert kv_bytes_per_row(plain, 10_000, 2) == 5_242_880_000
+
+
+DEEPSEEK = {
+    "num_hidden_layers": 61,
+    "hidden_size": 7168,
+    "num_attention_heads": 128,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+}
+
+
+def test_b21_latent_attention_is_stored_once() -> None:
+    """B21: 61 layers x (512 + 64) x 2 bytes = 70,272 a token, neither doubled nor without the rotary part nor a pair a head."""
+    assert kv_bytes_per_token(shape(**DEEPSEEK), 2) == 70_272
+
+
+def test_b21_four_bit_latent_has_its_layer_factor() -> None:
+    """B21: at 4 bits 65,536 tokens take 18,874,368 bytes a layer and 1,151,336,448 in 61."""
+    layout = Layout(kv=cache_type("int4"))
+    one = request_bytes(shape(**{**DEEPSEEK, "num_hidden_layers": 1}), 65_536, layout).cache_bytes
+    assert (one, request_bytes(shape(**DEEPSEEK), 65_536, layout).cache_bytes) == (18_874_368, 1_151_336_448)
+
+
+def test_b24_both_bounds_where_an_engine_may_reserve_full_pages() -> None:
+    """B24: 12 full and 12 sliding layers: 6.09375 GiB as the architecture keeps it, 12 GiB as vllm may reserve it; the larger decides."""
+    found = shape(
+        num_hidden_layers=24, hidden_size=2880, num_attention_heads=64, num_key_value_heads=8, head_dim=64,
+        sliding_window=128, layer_types=["sliding_attention", "full_attention"] * 12,
+    )  # fmt: skip
+    one = request_bytes(found, 8192, Layout(kv=cache_type("bf16"), engine="vllm", block_tokens=16))
+    assert 32 * one.lower_bytes == 6.09375 * 2**30
+    assert 32 * one.cache_bytes == 12 * 2**30
+    assert one.total_bytes == one.cache_bytes
+
+
+def test_b26_a_hybrid_keeps_a_constant_and_few_layers() -> None:
+    """B26: 4 attention layers of 32 are 16,384 bytes a token; 28 states are 9,175,040 bytes a sequence; together 76,283,904 at 4,096."""
+    found = shape(
+        model_type="jamba", num_hidden_layers=32, hidden_size=4096, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
+        attn_layer_period=8, attn_layer_offset=4, mamba_expand=2, mamba_d_state=16, mamba_d_conv=4,
+    )  # fmt: skip
+    one = request_bytes(found, 4096, Layout(kv=cache_type("bf16")))
+    assert (one.per_token_bytes, one.state_bytes, one.total_bytes) == (16_384, 9_175_040, 76_283_904)
+    assert kv_bytes_per_row(found, 4096, 2) == 76_283_904
+
+
+def test_b26_a_pattern_of_layers() -> None:
+    """B26: M-M-M-MM-M-M-M*- is 8 states, 1 attention, 7 feed-forwards: a cache for one layer only."""
+    pattern = "M-M-M-MM-M-M-M*-"
+    found = shape(
+        model_type="nemotron_h", num_hidden_layers=16, hidden_size=4096, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
+        hybrid_override_pattern=pattern, mamba_num_heads=128, mamba_head_dim=64, ssm_state_size=128, conv_kernel=4, n_groups=8,
+    )  # fmt: skip
+    kinds = [layer.kind for layer in found.layers]
+    assert [kinds.count(kind) for kind in ("state", "full", "none")] == [8, 1, 7]
+    assert kv_bytes_per_token(found, 2) == 2 * 8 * 128 * 2
+
+
+@pytest.mark.parametrize(("kv", "expected"), [("fp16", 131_072), ("q8_0", 69_632), ("q4_0", 36_864), ("fp8", 65_536)])
+def test_b29_block_bytes_are_of_a_block(kv: str, expected: int) -> None:
+    """B29: 34 bytes are 32 elements: q8_0 takes 69,632 bytes a token, 46.9 % less than fp16, and not 2,228,224."""
+    found = shape(num_hidden_layers=32, hidden_size=4096, num_attention_heads=32, num_key_value_heads=8, head_dim=128)
+    assert request_bytes(found, 1, Layout(kv=cache_type(kv))).per_token_bytes == expected
+
+
+def test_b30_a_packed_layout_has_its_own_bytes() -> None:
+    """B30: 656 bytes a layer and token over 43 layers are 28,208; the generic formula with one head of 512 gives 88,064."""
+    layout = Layout(kv=cache_type("fp8_ds_mla"))
+    assert request_bytes(shape(**{**DEEPSEEK, "num_hidden_layers": 43}), 1, layout).per_token_bytes == 28_208
+
+
+def test_b32_groups_are_kv_heads_and_are_repeated_over_devices() -> None:
+    """B32: 8 "kv groups" are 8 KV heads; over 32 devices each keeps 1, repeated, and not 0."""
+    found = shape(num_hidden_layers=32, hidden_size=4096, num_attention_heads=32, n_kv_groups=8)
+    assert found.layers[0].kv_heads == 8
+    assert {layer.kv_heads for layer in split(found, 32).layers} == {1}

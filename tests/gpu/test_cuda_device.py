@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
+import tiny
 from quantgate.devices.cuda import CudaDevice
 from quantgate.devices.oom import is_out_of_memory
+from quantgate.engines.transformers import TransformersEngine
 from quantgate.errors import ConfigError
-from quantgate.records import DeviceConfig
+from quantgate.records import DeviceConfig, EngineSettings, Workload
+from quantgate.stages import capacity
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")]
 
@@ -27,6 +32,8 @@ def test_peak_starts_at_the_live_amount() -> None:
     assert watch.peak.source == "allocator"
     assert 16 * MIB <= watch.peak.added_bytes < 17 * MIB
     assert watch.peak.before_bytes >= kept.numel()
+    assert (watch.peak.reserved_bytes or 0) >= watch.peak.peak_bytes
+    assert watch.peak.device_bytes is None or watch.peak.device_bytes >= watch.peak.peak_bytes
 
 
 def test_release_returns_the_cache() -> None:
@@ -73,3 +80,43 @@ def test_info_names_the_device() -> None:
     assert info.name
     with pytest.raises(ConfigError, match="index"):
         CudaDevice(DeviceConfig(kind="cuda", index=999))
+
+
+def test_the_device_by_its_own_uuid() -> None:
+    """The UUID that the device tells leads back to it; one that is not there is refused."""
+    first = CudaDevice(DeviceConfig(kind="cuda")).info
+    if first.uuid is None:
+        pytest.skip("this torch does not tell UUIDs")
+    assert CudaDevice(DeviceConfig(kind="cuda", uuid=first.uuid)).info.name == first.name
+    with pytest.raises(ConfigError, match=r"device\.uuid"):
+        CudaDevice(DeviceConfig(kind="cuda", uuid="GPU-00000000-0000-0000-0000-000000000000"))
+
+
+def test_memory_in_use_on_the_whole_device() -> None:
+    """Where NVML answers, the device shows at least what this process took, and this process is not among the others."""
+    kept = torch.zeros(256 * MIB, dtype=torch.uint8, device="cuda")
+    info = CudaDevice(DeviceConfig(kind="cuda")).info
+    if info.used_bytes is None:
+        pytest.skip("NVML is not installed or does not answer")
+    assert info.used_bytes >= kept.numel()
+    assert info.used_bytes <= info.total_bytes * 1.1
+
+
+def test_a_real_fill_on_a_budget(tmp_path: Path) -> None:
+    """A random model whose cache weighs more than its weights: predicted within 10 % (or one row) of what fills hold, in 6 probes."""
+    folder = tiny.fat_cache_llama(tmp_path / "model")
+    device = CudaDevice(DeviceConfig(kind="cuda", memory_budget_bytes=512 * MIB))
+    try:
+        device.release()
+        base = device.live_bytes()
+        work = Workload(prompt_tokens=48, output_tokens=16, max_batch=512)
+        with TransformersEngine().open(tiny.artifact(folder), EngineSettings(), device) as session:
+            job = capacity.Job(workload=work, budget_bytes=512 * MIB, base_bytes=base, seed=1, scoring=True)
+            found = capacity.find(session, device, job, lambda done, total, what: None)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, 0)
+    assert found.limited_by == "memory", found
+    assert found.confirmed is not None and found.predicted is not None
+    assert abs(found.predicted - found.confirmed) <= max(1, 0.1 * found.confirmed)
+    assert found.probe_count <= 6
+    assert found.scoring is not None and found.scoring.confirmed

@@ -14,7 +14,7 @@ import pytest
 
 import samples
 from chain import Chain
-from quantgate import cli, config, divergence, pipeline, plugins, records, worker
+from quantgate import admission, cli, config, divergence, plugins, records, worker
 from quantgate.render import terminal
 from quantgate.sinks import mlflow_figures
 from quantgate.stages import capacity, diverge
@@ -32,6 +32,7 @@ PARTS_OF_ADAPTERS = {
     "metrics/scored",
     "metrics/text",
     "metrics/words",
+    "devices/nvml",
     "readers/lines",
     "engines/transformers_weights",
     "engines/transformers_tokenizer",
@@ -267,6 +268,14 @@ def test_the_columns_are_those_of_the_table() -> None:
         assert [one for one in columns if one != "golden set"] in heads
 
 
+def test_the_textbook_answer_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """The ceiling in the README is printed by the command line that stands above it."""
+    block = next(one for one in fences("README.md") if one.startswith("$ quantgate ceiling"))
+    command, _, shown = block.partition("\n")
+    assert cli.main(command.split()[2:]) == 0
+    assert capsys.readouterr().out == shown
+
+
 def test_figures_are_those_of_the_code() -> None:
     """Numbers in the documents that are constants of the code have their value."""
     positions = f"up to {diverge.POSITIONS} "
@@ -274,7 +283,7 @@ def test_figures_are_those_of_the_code() -> None:
     fewer = f"fewer than {divergence.MINIMUM_POSITIONS}"
     assert all(fewer in re.sub(r"\s+", " ", text(one)) for one in ("README.md", "GLOSSARY.md", "docs/golden-sets.md"))
     assert "fills of {} and {} rows".format(*capacity.SLOPE_BATCHES) in text("GLOSSARY.md")
-    assert f"Under {pipeline.LEAST_POWER:g} the run is refused" in text("GLOSSARY.md")
+    assert f"Under {admission.LEAST_POWER:g} the run is refused" in text("GLOSSARY.md")
     for name in ("everyday", "smoke"):
         manifest = json.loads(text(f"golden_sets/{name}/v1/manifest.json"))
         assert re.search(rf"`{name}` \({manifest['count']} ", re.sub(r"\s+", " ", text("CHANGELOG.md"))), name

@@ -1,20 +1,33 @@
-"""The KV arithmetic: what it accepts it gets right, what it does not know it refuses by name."""
+"""The KV arithmetic: bytes by element type, by request, by engine."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from quantgate.errors import ConfigError
-from quantgate.kvcache import bytes_per_element, kv_bytes_per_row, kv_bytes_per_token, layers_of_config, shape_of_config
+from quantgate.kvcache import (
+    CACHE_TYPES,
+    Layout,
+    bytes_per_element,
+    cache_type,
+    kept_by,
+    kv_bytes_per_row,
+    kv_bytes_per_token,
+    request_bytes,
+    split,
+)
 from quantgate.records import LayerShape, ModelShape
+from quantgate.shapes import shape_of_config
 
-LLAMA = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
+FP16 = cache_type("fp16")
 
 
-def windows(**fields: Any) -> list[int | None]:
-    return [layer.window for layer in layers_of_config({**LLAMA, **fields})]
+def model(*layers: LayerShape) -> ModelShape:
+    return ModelShape(layers=layers, hidden=1, vocabulary=1, tied=False)
+
+
+def full(heads: int = 2, width: int = 8) -> LayerShape:
+    return LayerShape(kind="full", kv_heads=heads, key_width=width, value_width=width)
 
 
 def test_textbook_case() -> None:
@@ -29,94 +42,90 @@ def test_textbook_case() -> None:
     assert row == 4 * kv_bytes_per_row(grouped, 2048, 2)
 
 
-def test_null_kv_heads_mean_heads() -> None:
-    """``num_key_value_heads: null`` is multi-head attention."""
-    assert layers_of_config({**LLAMA, "num_key_value_heads": None})[0].kv_heads == 4
-
-
-def test_nested_text_config() -> None:
-    """A multimodal config keeps its language model under ``text_config``."""
-    shape = shape_of_config({"vision_config": {}, "text_config": {**LLAMA, "num_key_value_heads": 2}})
-    assert (len(shape.layers), shape.layers[0].kv_heads, shape.vocabulary) == (4, 2, 100)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"sliding_window": None},
-        {"sliding_window": 0},
-        {"sliding_window": -1},
-        {"sliding_window": 8, "use_sliding_window": False},
-        {"sliding_window": 8, "use_sliding_window": False, "layer_types": ["sliding_attention"] * 4},
-    ],
-)
-def test_window_switched_off(fields: dict[str, Any]) -> None:
-    """A window is off by flag, by -1, 0 or null: every layer is full."""
-    assert windows(**fields) == [None] * 4
-
-
-def test_layer_types_say_which_layers_slide() -> None:
-    """``layer_types`` decides for each layer."""
-    kinds = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
-    assert windows(sliding_window=8, layer_types=kinds) == [8, None, 8, None]
-
-
-def test_families_without_layer_types() -> None:
-    """Older configs leave it to their family: all layers slide, every n-th is full, or the first ones are."""
-    assert windows(model_type="mistral", num_key_value_heads=2, sliding_window=8) == [8] * 4
-    assert windows(model_type="gemma2", num_key_value_heads=2, sliding_window=8) == [8, None, 8, None]
-    assert windows(model_type="qwen2", sliding_window=8, use_sliding_window=True, max_window_layers=3) == [None] * 3 + [
-        8
-    ]
-
-
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({"num_hidden_layers": None}, "num_hidden_layers"),
-        ({"num_attention_heads": None}, "num_attention_heads"),
-        ({"hidden_size": None}, "hidden_size"),
-        ({"vocab_size": None}, "vocab_size"),
-        ({"num_attention_heads": 5}, "head_dim"),
-        ({"num_key_value_heads": [1, 2, 4, 4]}, "num_key_value_heads"),
-        ({"kv_lora_rank": 512}, "kv_lora_rank"),
-        ({"mamba_d_state": 16}, "mamba_d_state"),
-        ({"num_kv_shared_layers": 2}, "num_kv_shared_layers"),
-        ({"layer_types": ["linear_attention"] * 4}, "layer_types"),
-        ({"layer_types": ["full_attention"]}, "layer_types"),
-        ({"layer_types": ["sliding_attention"] * 4}, "sliding_window"),
-        ({"sliding_window": 8}, "layer_types"),
-        ({"is_encoder_decoder": True}, "is_encoder_decoder"),
-        ({"model_type": "mistral"}, "num_key_value_heads"),
-    ],
-)
-def test_unknown_is_an_error_naming_the_field(fields: dict[str, Any], named: str) -> None:
-    """A missing field or an unknown layout is an error that names it, never a number."""
-    with pytest.raises(ConfigError, match=named):
-        shape_of_config({**LLAMA, **fields})
-
-
-def test_unknown_layer_kind_has_no_bytes() -> None:
-    """A latent or state layer, which comes later, is refused by the byte count too."""
-    shape = ModelShape(layers=(LayerShape(kind="latent", key_width=576),), hidden=1, vocabulary=1, tied=False)
-    with pytest.raises(ConfigError, match="latent"):
-        kv_bytes_per_token(shape, 2)
-
-
-def test_tied_by_family_where_the_config_is_silent() -> None:
-    """GPT-2 ties its head without saying so; Llama does not."""
-    assert shape_of_config({**LLAMA, "model_type": "gpt2"}).tied
-    assert not shape_of_config({**LLAMA, "model_type": "llama"}).tied
-    assert shape_of_config({**LLAMA, "model_type": "llama", "tie_word_embeddings": True}).tied
-
-
 def test_bytes_per_element() -> None:
     """Float types have their width; a name that is not known is an error."""
     assert [bytes_per_element(name) for name in ("float32", "bfloat16", "fp8_e4m3")] == [4, 2, 1]
 
 
-@pytest.mark.parametrize(("key", "value", "context"), [("max_position_embeddings", 512, 512), ("n_ctx", 1024, 1024), ("other", 1, None)])
-def test_the_longest_sequence_is_that_of_the_config(key: str, value: int, context: int | None) -> None:
-    """Where a config says how long a sequence may be, a longer prompt can be refused; where it does not, nothing is guessed."""
-    config = {"model_type": "llama", "vocab_size": 10, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}
-    assert shape_of_config({**config, key: value}).context_tokens == context
+def test_types_in_blocks_have_no_bytes_of_one_element() -> None:
+    """34 bytes are a block of 32: asked for one element, that is an error and not 34."""
+    for name in ("q8_0", "q4_0", "int4", "fp8_ds_mla"):
+        with pytest.raises(ConfigError, match=name):
+            bytes_per_element(name)
+
+
+@pytest.mark.parametrize("name", [name for name in CACHE_TYPES if name != "fp8_ds_mla"])
+def test_every_type_has_bytes(name: str) -> None:
+    """No known type is nothing, and none takes more than float32."""
+    found = request_bytes(model(full(width=32)), 10, Layout(kv=cache_type(name)))
+    assert 0 < found.cache_bytes <= 10 * 128 * 4
+
+
+def test_a_window_keeps_no_more_than_the_length() -> None:
+    """min(window, tokens) in the architecture, one less between the steps of transformers."""
+    shape = model(full(), LayerShape(kind="window", kv_heads=2, key_width=8, value_width=8, window=10))
+    assert kv_bytes_per_row(shape, 6, 1) == 12 * 32
+    assert kv_bytes_per_row(shape, 100, 1) == 110 * 32
+    assert kv_bytes_per_row(kept_by(shape, "transformers"), 100, 1) == 109 * 32
+    assert kv_bytes_per_row(kept_by(shape, "vllm"), 100, 1) == 200 * 32
+
+
+def test_a_model_that_slides_everywhere_keeps_its_window_in_vllm() -> None:
+    """Full pages are reserved only where full layers stand beside sliding ones."""
+    shape = model(LayerShape(kind="window", kv_heads=1, key_width=1, value_width=1, window=10))
+    assert kept_by(shape, "vllm") == shape
+
+
+def test_layers_without_a_cache_add_nothing() -> None:
+    """A layer that reads another's cache, or has no attention, takes no bytes."""
+    assert kv_bytes_per_row(model(full(), LayerShape(kind="shared"), LayerShape(kind="none")), 7, 2) == 7 * 32 * 2
+
+
+def test_a_state_is_a_constant() -> None:
+    """A state-space layer takes the same at any length, and nothing for one more token."""
+    state = LayerShape(kind="state", state_elements=100, recurrent_elements=60)
+    shape = model(full(), state)
+    assert kv_bytes_per_row(shape, 10, 2) - kv_bytes_per_row(shape, 9, 2) == kv_bytes_per_token(shape, 2) == 64
+    assert request_bytes(shape, 10, Layout(kv=cache_type("fp8"))).state_bytes == 200
+    assert request_bytes(shape, 10, Layout(kv=FP16, engine="transformers")).state_bytes == 40 * 2 + 60 * 4
+
+
+def test_vllm_gives_states_and_attention_pages_of_one_size() -> None:
+    """A state of 1,000 bytes beside 32-byte tokens: blocks of 32 tokens, and a page of 1,024 bytes for the state."""
+    shape = model(full(), LayerShape(kind="state", state_elements=500, recurrent_elements=400))
+    found = request_bytes(shape, 33, Layout(kv=cache_type("fp8"), engine="vllm", block_tokens=16))
+    assert (found.cache_bytes, found.state_bytes) == (64 * 32, 32 * 32)
+    assert found.lower_bytes == 48 * 32
+
+
+def test_a_request_is_rounded_up_to_its_blocks() -> None:
+    """One token more than a block takes the next one whole."""
+    shape = model(full())
+    sizes = [request_bytes(shape, tokens, Layout(kv=FP16, block_tokens=16)).cache_bytes for tokens in (1, 16, 17)]
+    assert sizes == [16 * 64, 16 * 64, 32 * 64]
+
+
+def test_splitting_over_devices() -> None:
+    """KV heads are divided, repeated where there are too few, and never none; what cannot be split evenly is an error."""
+    assert [split(model(full(heads=8)), devices).layers[0].kv_heads for devices in (1, 4, 8, 32)] == [8, 2, 1, 1]
+    latent = LayerShape(kind="latent", kv_heads=1, key_width=512, value_width=64)
+    assert split(model(latent), 8) == model(latent)
+    with pytest.raises(ConfigError, match="6 KV heads"):
+        split(model(full(heads=6)), 4)
+    with pytest.raises(ConfigError, match="devices"):
+        split(model(full()), 0)
+    with pytest.raises(ConfigError, match="state"):
+        split(model(LayerShape(kind="state", state_elements=9, recurrent_elements=9)), 2)
+
+
+def test_a_head_that_blocks_do_not_fill_is_refused() -> None:
+    """Blocks of 32 cannot hold a head of 80."""
+    with pytest.raises(ConfigError, match="80"):
+        request_bytes(model(full(width=80)), 1, Layout(kv=cache_type("q8_0")))
+
+
+@pytest.mark.parametrize(("tokens", "block"), [(0, 1), (-1, 1), (1, 0)])
+def test_impossible_requests_are_refused(tokens: int, block: int) -> None:
+    """No tokens, no blocks: no figure."""
+    with pytest.raises(ConfigError, match="not possible"):
+        request_bytes(model(full()), tokens, Layout(kv=FP16, block_tokens=block))

@@ -1,7 +1,8 @@
 """One NVIDIA (or ROCm) GPU through torch: memory is what torch's allocator handed out, its peak what the allocator remembers.
 
-Allocated is not reserved and not what the whole device shows: the context, libraries and other processes stand outside it. A configured
-budget is made real: the allocator refuses to go beyond it, so an out-of-memory is one.
+Allocated, reserved and what the whole device shows are three figures and each is named: reserved holds free blocks, the device shows the
+context, libraries and other processes too. A configured budget is made real: the allocator refuses to go beyond it, so an out-of-memory is
+one. Several GPUs are told apart by index, or by UUID as ``nvidia-smi -L`` prints it; a MIG slice has a UUID only.
 """
 
 from __future__ import annotations
@@ -9,37 +10,47 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib import import_module
-from typing import Any
 
 import torch
 
+from quantgate.devices import nvml
 from quantgate.errors import ConfigError, EngineError
 from quantgate.records import DeviceConfig, DeviceInfo, PeakMemory
 
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+
 
 class CudaDevice:
-    """Device ``config.index``. Raises ``EngineError`` where there is none, ``ConfigError`` for an index or a budget that cannot be."""
+    """The device of a config. Raises ``EngineError`` where there is none, ``ConfigError`` for an index, UUID or budget that cannot be."""
 
     def __init__(self, config: DeviceConfig) -> None:
-        _check_available(config.index)
-        self._index = config.index
+        index = config.index if config.uuid is None else _by_uuid(config.uuid)
+        _check_available(index)
+        self._index = index
         # Models and batches go to "the current device", so this process's current device must be the configured one.
-        torch.cuda.set_device(config.index)
-        properties = torch.cuda.get_device_properties(config.index)
+        torch.cuda.set_device(index)
+        properties = torch.cuda.get_device_properties(index)
         total = int(properties.total_memory)
-        _limit(config.memory_budget_bytes, total, config.index)
+        _limit(config.memory_budget_bytes, total, index)
         if config.threads is not None:
             torch.set_num_threads(config.threads)
+        found = str(getattr(properties, "uuid", ""))
+        self._uuids = [one for one in (config.uuid, f"GPU-{found}", f"MIG-{found}") if one]
+        seen = self._seen()
         self.info = DeviceInfo(
             kind="cuda",
             name=str(properties.name),
             total_bytes=total,
             threads=torch.get_num_threads(),
-            driver=_driver_version(),
-            other_processes=_other_processes(config.index),
+            driver=seen.driver,
+            other_processes=seen.other_processes,
+            other_bytes=seen.other_bytes,
+            used_bytes=seen.used_bytes,
+            uuid=config.uuid or (f"GPU-{found}" if found else None),
+            allocator=allocator_note(os.environ),
         )
 
     def synchronize(self) -> None:
@@ -54,20 +65,27 @@ class CudaDevice:
     @contextmanager
     def watch_memory(self) -> Iterator[CudaWatch]:
         self.synchronize()
-        # Sets the peak to the live amount, not to zero: what is live at the start is part of every peak.
+        # Sets both peaks to the live amounts, not to zero: what is live at the start is part of every peak.
         torch.cuda.reset_peak_memory_stats(self._index)
         watch = CudaWatch(self.live_bytes())
         try:
             yield watch
         finally:
-            # After an asynchronous error the barrier raises again; the peak is the allocator's own count and needs none.
+            # After an asynchronous error the barrier raises again; the peaks are the allocator's own count and need none.
             with suppress(RuntimeError):
                 self.synchronize()
-            watch.end(int(torch.cuda.max_memory_allocated(self._index)))
+            watch.end(
+                int(torch.cuda.max_memory_allocated(self._index)),
+                int(torch.cuda.max_memory_reserved(self._index)),
+                self._seen().used_bytes,
+            )
 
     def release(self) -> None:
         gc.collect()
         torch.cuda.empty_cache()
+
+    def _seen(self) -> nvml.Seen:
+        return nvml.look(nvml.bindings(), self._uuids, os.getpid())
 
 
 class CudaWatch:
@@ -83,8 +101,31 @@ class CudaWatch:
             raise EngineError("the peak was read before its block ended")
         return self._peak
 
-    def end(self, peak_bytes: int) -> None:
-        self._peak = PeakMemory(before_bytes=self._before, peak_bytes=peak_bytes, source="allocator")
+    def end(self, peak_bytes: int, reserved_bytes: int, device_bytes: int | None) -> None:
+        self._peak = PeakMemory(
+            before_bytes=self._before,
+            peak_bytes=peak_bytes,
+            source="allocator",
+            reserved_bytes=reserved_bytes,
+            device_bytes=device_bytes,
+        )
+
+
+def allocator_note(environment: Mapping[str, str]) -> str | None:
+    """The allocator's settings as the environment has them, None without any: ``expandable_segments:True`` changes what fragments."""
+    return next((environment[name] for name in _ALLOCATOR_SETTINGS if environment.get(name)), None)
+
+
+def _by_uuid(uuid: str) -> int:
+    """The index of a device by UUID. Before CUDA starts, this process is made to see that device alone: a MIG slice has no other name."""
+    if not torch.cuda.is_initialized():
+        os.environ[_VISIBLE] = uuid
+        return 0
+    for index in range(torch.cuda.device_count()):
+        found = str(getattr(torch.cuda.get_device_properties(index), "uuid", ""))
+        if found and found in uuid:
+            return index
+    raise ConfigError(f"device.uuid is {uuid}; torch sees no such device: nvidia-smi -L prints the UUIDs of this machine")
 
 
 def _check_available(index: int) -> None:
@@ -95,7 +136,7 @@ def _check_available(index: int) -> None:
         )
     if not torch.cuda.is_available():
         raise EngineError(
-            "device cuda: torch sees no GPU on this machine; check the driver (nvidia-smi) or set device.kind to cpu"
+            "device cuda: torch sees no GPU on this machine; check the driver (nvidia-smi) and device.uuid, or set device.kind to cpu"
         )
     if not 0 <= index < torch.cuda.device_count():
         raise ConfigError(f"device.index is {index}; this machine has devices 0 to {torch.cuda.device_count() - 1}")
@@ -108,35 +149,3 @@ def _limit(budget_bytes: int | None, total_bytes: int, index: int) -> None:
     if not 0 < budget_bytes <= total_bytes:
         raise ConfigError(f"device.memory_budget_bytes is {budget_bytes}; the device has {total_bytes}")
     torch.cuda.set_per_process_memory_fraction(budget_bytes / total_bytes, index)
-
-
-def _nvml() -> Any | None:
-    """The NVML bindings where they are installed and answer; they are no requirement."""
-    try:
-        library = import_module("pynvml")
-        library.nvmlInit()
-    except Exception:  # not installed, no driver, a container without the device files: the figure stays unknown
-        return None
-    return library
-
-
-def _driver_version() -> str | None:
-    if (library := _nvml()) is None:
-        return None
-    with suppress(Exception):
-        version = library.nvmlSystemGetDriverVersion()
-        return version.decode() if isinstance(version, bytes) else str(version)
-    return None
-
-
-def _other_processes(index: int) -> int | None:
-    """Compute processes on the device besides this one; None where that cannot be asked. Ids of a container may not match ours."""
-    if (library := _nvml()) is None:
-        return None
-    with suppress(Exception):
-        # By UUID: NVML counts all devices, torch only those that CUDA_VISIBLE_DEVICES leaves.
-        uuid = f"GPU-{torch.cuda.get_device_properties(index).uuid}"
-        handle = library.nvmlDeviceGetHandleByUUID(uuid)
-        running = library.nvmlDeviceGetComputeRunningProcesses(handle)
-        return len([process for process in running if process.pid != os.getpid()])
-    return None

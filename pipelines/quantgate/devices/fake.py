@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
-from quantgate.errors import OutOfMemory
+from quantgate.errors import EngineError, OutOfMemory
 from quantgate.records import DeviceConfig, DeviceInfo, PeakMemory
 
 FAKE_TOTAL_BYTES = 10**9
 
 
-@dataclass(slots=True)
 class FakeWatch:
-    """The peak of a watched block."""
+    """The peak of a watched block. ``peak`` may be read after the block."""
 
-    peak: PeakMemory = field(default_factory=lambda: PeakMemory(before_bytes=0, peak_bytes=0, source="fake"))
+    def __init__(self) -> None:
+        self.found: PeakMemory | None = None
+
+    @property
+    def peak(self) -> PeakMemory:
+        if self.found is None:
+            raise EngineError("the peak was read before its block ended")
+        return self.found
 
 
 class FakeDevice:
-    """Memory is a counter with a limit, time a counter that only ``advance`` moves."""
+    """Memory is a counter with a limit, time a counter that only ``advance`` moves.
 
-    def __init__(self, config: DeviceConfig) -> None:
+    ``script`` is asked at each allocation, with the bytes asked for, how many of the free bytes lie in pieces that no allocation can use:
+    such bytes are reserved, as an allocator's cached blocks are, and ``release`` gives them back.
+    """
+
+    def __init__(self, config: DeviceConfig, script: Callable[[int], int] | None = None) -> None:
         total = FAKE_TOTAL_BYTES
+        self._script = script
+        self._stranded = 0
         self.info = DeviceInfo(kind="fake", name="fake device", total_bytes=total, threads=config.threads)
         self._limit = total
         self._now_s = 0.0
         self._live = 0
         self._peak = 0
+        self._peak_reserved = 0
         self.synchronized = 0
 
     def advance(self, seconds: float) -> None:
@@ -37,12 +49,16 @@ class FakeDevice:
 
     def allocate(self, size_bytes: int) -> None:
         """Take memory. Raises ``OutOfMemory`` where the device has no more, and then takes none."""
-        if self._live + size_bytes > self._limit:
+        if self._script is not None:
+            self._stranded = self._script(size_bytes)
+            self._peak_reserved = max(self._peak_reserved, self._live + self._stranded)
+        if self._live + self._stranded + size_bytes > self._limit:
             raise OutOfMemory(
-                f"the fake device has {self._limit - self._live} bytes left and {size_bytes} were asked for"
+                f"the fake device has {self._limit - self._live - self._stranded} bytes left and {size_bytes} were asked for"
             )
         self._live += size_bytes
         self._peak = max(self._peak, self._live)
+        self._peak_reserved = max(self._peak_reserved, self._live + self._stranded)
 
     def free(self, size_bytes: int) -> None:
         """Give memory back. The peak stays, as on a real device."""
@@ -51,6 +67,7 @@ class FakeDevice:
     def reset_peak(self) -> None:
         """Set the peak to the live amount: neither to zero nor to what an earlier variant needed."""
         self._peak = self._live
+        self._peak_reserved = self._live + self._stranded
 
     def synchronize(self) -> None:
         self.synchronized += 1
@@ -68,7 +85,10 @@ class FakeDevice:
         try:
             yield watch
         finally:
-            watch.peak = PeakMemory(before_bytes=before, peak_bytes=self._peak, source="fake")
+            watch.found = PeakMemory(
+                before_bytes=before, peak_bytes=self._peak, source="fake", reserved_bytes=self._peak_reserved
+            )
 
     def release(self) -> None:
-        """Nothing is cached here."""
+        """Give back what was reserved and not in use."""
+        self._stranded = 0

@@ -119,6 +119,9 @@ class FakeSession:
         self._misbehave()
         if fault_of(self._script) == "cramped" and sum(map(len, contexts)) > CRAMPED_TOKENS:
             raise OutOfMemory(f"the fake model was told to score no more than {CRAMPED_TOKENS} prompt tokens at once")
+        prefill = PREFILL_BYTES_PER_TOKEN * sum(len(one) for one in contexts)
+        self._device.allocate(prefill)
+        self._device.free(prefill)
         for index, (context, choices) in enumerate(zip(contexts, continuations, strict=True)):
             answer = self._answer(self.tokenizer.decode(context))
             totals = tuple(self._loglikelihood(self.tokenizer.decode(choice).strip(), answer) for choice in choices)

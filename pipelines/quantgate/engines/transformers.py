@@ -32,10 +32,11 @@ from quantgate.engines.transformers_distributions import Reading
 from quantgate.engines.transformers_forward import Forward
 from quantgate.engines.transformers_tokenizer import TransformersTokenizer
 from quantgate.errors import EngineError, MissingModel, NothingQuantized, OutOfMemory, QuantgateError
-from quantgate.kvcache import shape_of_config
+from quantgate.kvcache import kept_by
 from quantgate.ports import Device
 from quantgate.quantizers.folder import read_manifest
 from quantgate.records import Artifact, ChoiceLogProbs, EngineSettings, Loaded, ModelShape, Request, Step
+from quantgate.shapes import shape_of_config
 
 T = TypeVar("T")
 
@@ -231,7 +232,7 @@ def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> Trans
     folder = Path(artifact.path)
     if not (folder / "config.json").exists():
         raise MissingModel(f"variant {artifact.variant}: no config.json in {folder.absolute()}")
-    shape = shape_of_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    shape = kept_by(shape_of_config(json.loads((folder / "config.json").read_text(encoding="utf-8"))), "transformers")
     device.synchronize()
     started_s = device.now_s()
     model = _load(folder, settings, device)

@@ -127,7 +127,7 @@ def _load(plan: QuantizePlan, settings: _Settings) -> Any:
         plan.base.path,
         quantization_config=config,
         dtype="auto" if on_cuda else torch.float32,
-        device_map={"": plan.device.index if on_cuda else "cpu"},
+        device_map={"": torch.cuda.current_device() if on_cuda else "cpu"},
         local_files_only=True,
     )
 

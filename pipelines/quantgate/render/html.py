@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from quantgate.records import (
-    CeilingRow,
     Check,
     CheckRule,
     DeviceInfo,
@@ -403,7 +402,8 @@ def _memory(report: Report) -> _Html:
         _el(
             "p",
             "KV tokens are the tokens of cache that the freed bytes hold. Predicted is arithmetic: room over what one request "
-            "takes; confirmed is the largest batch that was really filled at full length, three times.",
+            "takes; confirmed is the largest batch that was really filled at full length, three times. The scoring batch is the ceiling of "
+            "reading whole prompts for log-likelihoods.",
             class_="note",
         ),
     )
@@ -415,8 +415,11 @@ def _chain(row: MeasurementRow, reference: MeasurementRow | None) -> _Html:
         return _Html("")
     steps = [
         (f"{q.decimal_bytes(row.freed_bytes)} freed", f"{q.percent(row.freed_share)} of the weights"),
-        (f"{q.count(_kv_tokens(row.freed_bytes, row.ceiling))} KV tokens", "more in the cache"),
-        (f"batch {q.batch_ceiling(row.ceiling)}", f"instead of {q.batch_ceiling(reference.ceiling)}"),
+        (f"{q.count(row.kv_tokens_freed)} KV tokens", "more in the cache"),
+        (
+            f"batch {q.batch_ceiling(row.ceiling)}",
+            f"instead of {q.batch_ceiling(reference.ceiling)}; {q.count(row.ceiling.predicted)} were predicted",
+        ),
         (
             f"{q.per_s(row.tokens_per_s_at_ceiling)} tokens/s",
             f"instead of {q.per_s(reference.tokens_per_s_at_ceiling)}",
@@ -424,13 +427,6 @@ def _chain(row: MeasurementRow, reference: MeasurementRow | None) -> _Html:
     ]
     boxes = [_el("li", _el("span", big), _el("small", small)) for big, small in steps]
     return _el("div", _el("strong", row.variant), _el("ol", *boxes), class_="chain")
-
-
-def _kv_tokens(value: int | None, ceiling: CeilingRow | None) -> int | None:
-    """Count the tokens of cache that ``value`` bytes hold at the ceiling's lengths."""
-    if value is None or ceiling is None or not ceiling.kv_bytes_per_row:
-        return None
-    return value * (ceiling.prompt_tokens + ceiling.output_tokens) // ceiling.kv_bytes_per_row
 
 
 def _ceiling_table(report: Report, lengths: str) -> _Html:
@@ -447,6 +443,7 @@ def _ceiling_table(report: Report, lengths: str) -> _Html:
         _Column("Batch confirmed"),
         _words("Limited by"),
         _Column("Probes"),
+        _Column("Scoring batch"),
         _Column("Tokens/s there"),
         _Column("vs reference"),
     ]
@@ -461,8 +458,9 @@ def _ceiling_table(report: Report, lengths: str) -> _Html:
     reasons = [
         f"{row.variant}: {row.ceiling.why_not}" for row in report.measurements if row.ceiling and row.ceiling.why_not
     ]
+    fills = [f"{row.variant}: {line}" for row in report.measurements if row.ceiling for line in row.ceiling.notes]
     notes = [f"{row.variant}: {row.note}" for row in report.measurements if row.note]
-    return _join([table, _el("ul", *(_el("li", line) for line in [*reasons, *notes]), class_="sentences")])
+    return _join([table, _el("ul", *(_el("li", line) for line in [*reasons, *fills, *notes]), class_="sentences")])
 
 
 def _ceiling_cells(row: MeasurementRow, size: int) -> list[_Cell]:
@@ -475,19 +473,20 @@ def _ceiling_cells(row: MeasurementRow, size: int) -> list[_Cell]:
     if prefill is not None or decode is not None:
         request = max(prefill or 0, decode or 0)
     binds = "" if prefill is None or decode is None else "prefill binds" if prefill > decode else "decode binds"
-    freed = row.freed_bytes
+    freed, error = row.freed_bytes, None if ceiling is None else ceiling.prediction_error
     return [
         row.variant,
         q.in_unit(row.weight_bytes, size),
         _with_small(q.in_unit(freed, size), "simulated" if row.freed_simulated and freed is not None else ""),
-        q.count(_kv_tokens(freed, ceiling)),
+        q.count(row.kv_tokens_freed),
         q.in_unit(None if ceiling is None else ceiling.fixed_bytes, size),
         q.in_unit(room, size),
         _with_small(q.in_unit(request, size), binds),
-        q.count(None if ceiling is None else ceiling.predicted),
+        _with_small(q.count(None if ceiling is None else ceiling.predicted), "" if error is None else f"{q.percent(error, digits=1)} off"),
         q.batch_ceiling(ceiling),
         (ceiling.limited_by if ceiling is not None else None) or q.UNKNOWN,
         q.count(None if ceiling is None else ceiling.probes),
+        q.scoring_ceiling(ceiling),
         q.per_s(row.tokens_per_s_at_ceiling),
         q.ratio(row.ratio_at_ceiling),
     ]
@@ -667,6 +666,8 @@ def _peaks(device: DeviceInfo) -> list[tuple[str, str]]:
         ("Memory bandwidth", q.UNKNOWN if bandwidth is None else f"{q.decimal_bytes(bandwidth)}/s"),
         ("Arithmetic", q.UNKNOWN if operations is None else f"{q.significant(operations)} GFLOP/s"),
         ("Other processes on the device", q.count(others)),
+        *([("Memory of the other processes", q.decimal_bytes(device.other_bytes))] if device.other_bytes else []),
+        *([("Allocator", device.allocator)] if device.allocator else []),
     ]
 
 

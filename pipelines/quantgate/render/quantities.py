@@ -327,6 +327,13 @@ def batch_ceiling(ceiling: CeilingRow | None) -> str:
     return f"{'>= ' if ceiling.limited_by in ('search cap', 'time') else ''}{count(ceiling.confirmed)}"
 
 
+def scoring_ceiling(ceiling: CeilingRow | None) -> str:
+    """Write the confirmed batch of scoring; ``>= 16`` where the search ended before a batch failed."""
+    if ceiling is None or ceiling.scoring is None:
+        return UNKNOWN
+    return f"{'>= ' if ceiling.scoring_limited_by in ('search cap', 'time') else ''}{count(ceiling.scoring)}"
+
+
 def policy_terms(policy: Policy, candidates: int) -> str:
     """Write a policy's margins, alpha and rule for several, as ``margin 3.0 points, alpha 0.05, Holm over 2``."""
     rules = [rule for rule in policy.checks if rule.kind == "quality" and rule.margin is not None]

@@ -301,7 +301,8 @@ def _ceiling(ceiling: CeilingRow | None) -> str:
     if ceiling is None:
         return ""
     figures = {
-        "predicted": q.count(ceiling.predicted),
+        "predicted": q.count(ceiling.predicted)
+        + ("" if ceiling.prediction_error is None else f", {q.percent(ceiling.prediction_error, digits=1)} off"),
         "confirmed": f"{q.batch_ceiling(ceiling)}, limited by {ceiling.limited_by or q.UNKNOWN}",
         "probes": q.count(ceiling.probes),
         "budget": f"{q.decimal_bytes(ceiling.budget_bytes)} ({q.binary_bytes(ceiling.budget_bytes)})",
@@ -309,7 +310,9 @@ def _ceiling(ceiling: CeilingRow | None) -> str:
         "per request": f"prefill {q.decimal_bytes(ceiling.prefill_bytes_per_row)}, "
         f"last decode step {q.decimal_bytes(ceiling.decode_bytes_per_row)}, "
         f"of which KV cache {q.decimal_bytes(ceiling.kv_bytes_per_row)}",
+        **({"scoring": q.scoring_ceiling(ceiling)} if ceiling.scoring is not None else {}),
         **({"not confirmed": ceiling.why_not} if ceiling.why_not else {}),
+        **({"fills": "; ".join(ceiling.notes)} if ceiling.notes else {}),
     }
     return _listed(
         f"batch ceiling at {ceiling.prompt_tokens} prompt and {ceiling.output_tokens} output tokens", figures

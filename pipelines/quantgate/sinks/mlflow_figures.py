@@ -157,9 +157,13 @@ def _memory(row: MeasurementRow) -> Iterator[_Raw]:
     if not row.freed_simulated:
         yield "memory/freed_bytes", row.freed_bytes, 0
         yield "memory/freed_share", row.freed_share, 0
+        yield "memory/kv_tokens_freed", row.kv_tokens_freed, 0
     if row.ceiling:
         yield "ceiling/predicted_batch", row.ceiling.predicted, 0
         yield "ceiling/confirmed_batch", row.ceiling.confirmed, 0
+        yield "ceiling/prediction_error", row.ceiling.prediction_error, 0
+        yield "ceiling/scoring_batch", row.ceiling.scoring, 0
+        yield "ceiling/kv_bytes_per_request", row.ceiling.kv_bytes_per_row, 0
 
 
 def _speed(row: MeasurementRow) -> Iterator[_Raw]:

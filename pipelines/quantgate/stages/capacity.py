@@ -8,11 +8,14 @@ needs the larger of the two, because prefill and decode do not happen at once::
 
 The search starts at the prediction, widens and bisects. The ceiling is the largest batch that fits at full length every time it is tried;
 one more must fail, or the search cap or the time limit is reached, which is reported as ``>=`` and not as a maximum. A fill that passes the
-budget is ended at the step that passed it.
+budget is ended at the step that passed it, and one that takes longer than the whole search may, where it stands.
+
+Reading prompts for log-likelihoods has a ceiling of its own: what runs out of memory in one says nothing about the other.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -21,7 +24,7 @@ from typing import Literal
 from quantgate import kvcache
 from quantgate.errors import OutOfMemory
 from quantgate.ports import Device, MemoryWatch, Progress, Session
-from quantgate.records import Capacity, FillOutcome, FillPurpose, LimitedBy, Probe, Step, Workload
+from quantgate.records import Capacity, FillOutcome, FillPurpose, LimitedBy, Probe, ScoringCeiling, Step, Workload
 from quantgate.stages.measure import fixed_requests
 
 SLOPE_BATCHES = (1, 3)
@@ -40,6 +43,12 @@ class Job:
     budget_bytes: int
     base_bytes: int
     seed: int
+    scoring: bool = False
+    """Find the ceiling of scoring too."""
+
+
+class _OutOfTime(Exception):
+    """A fill that ran on past the time limit; what fitted before it is kept."""
 
 
 class _Search:
@@ -58,12 +67,30 @@ class _Search:
         with self.device.watch_memory() as watch:
             outcome, produced = self._run(self.session.generate(requests))
         self.device.release()
-        peak_bytes = self._above_base(watch)
-        if outcome == "fits" and peak_bytes > self.job.budget_bytes:
+        if outcome == "fits" and self._above_base(watch) > self.job.budget_bytes:
             outcome = "over budget"
         elif outcome == "fits" and produced < wanted:
             outcome = "too short"
-        return self._note(batch_size, outcome, peak_bytes, purpose)
+        return self._note(batch_size, outcome, watch, purpose)
+
+    def read(self, batch_size: int, *, purpose: FillPurpose) -> Probe:
+        """Read whole prompts for their log-likelihoods, without a decode step."""
+        self.progress(len(self.probes), 0, f"reading batch {batch_size}")
+        tokens = whole_prompt_tokens(self.job.workload)
+        workload = replace(self.job.workload, prompt_tokens=tokens)
+        contexts = [one.tokens for one in fixed_requests(self.session, workload, batch_size, self.job.seed)]
+        outcome: FillOutcome = "fits"
+        with self.device.watch_memory() as watch:
+            try:
+                answered = sum(1 for _ in self.session.logprobs(contexts, [[tokens[:1]] for tokens in contexts]))
+            except OutOfMemory:
+                outcome, answered = "out of memory", batch_size
+        self.device.release()
+        if outcome == "fits" and self._above_base(watch) > self.job.budget_bytes:
+            outcome = "over budget"
+        elif answered < batch_size:
+            outcome = "too short"
+        return self._note(batch_size, outcome, watch, purpose)
 
     def small(self, batch_size: int, purpose: Literal["prefill", "decode"]) -> Probe:
         """The peak of reading the prompts, or of the last decode step at full length: two tokens, watched apart."""
@@ -78,16 +105,18 @@ class _Search:
                 outcome, _ = self._run(steps)
         del steps
         self.device.release()
-        return self._note(batch_size, outcome, self._above_base(prefill if purpose == "prefill" else decode), purpose)
+        return self._note(batch_size, outcome, prefill if purpose == "prefill" else decode, purpose)
 
     def _run(self, steps: Iterator[Step]) -> tuple[FillOutcome, int]:
         """Run the steps up to the one that passes the budget, and count the tokens."""
-        produced = 0
+        produced, started_s = 0, self.device.now_s()
         try:
             for step in steps:
                 produced += len(step.ids)
                 if self.device.live_bytes() - self.job.base_bytes > self.job.budget_bytes:
                     return "over budget", produced
+                if self.device.now_s() - started_s > LIMIT_S:
+                    return "out of time", produced
         except OutOfMemory:
             return "out of memory", produced
         return "fits", produced
@@ -95,18 +124,39 @@ class _Search:
     def _above_base(self, watch: MemoryWatch) -> int:
         return max(0, watch.peak.peak_bytes - self.job.base_bytes)
 
-    def _note(self, batch_size: int, outcome: FillOutcome, peak_bytes: int, purpose: FillPurpose) -> Probe:
-        probe = Probe(batch_size=batch_size, outcome=outcome, peak_bytes=peak_bytes, purpose=purpose)
+    def _note(self, batch_size: int, outcome: FillOutcome, watch: MemoryWatch, purpose: FillPurpose) -> Probe:
+        reserved = watch.peak.reserved_bytes
+        probe = Probe(
+            batch_size=batch_size, outcome=outcome, peak_bytes=self._above_base(watch), purpose=purpose,
+            reserved_bytes=None if reserved is None else max(0, reserved - self.job.base_bytes),
+        )  # fmt: skip
         self.probes.append(probe)
         return probe
 
-    def fits(self, batch_size: int) -> bool:
-        return self.fill(batch_size, purpose="probe").outcome == "fits"
+    def largest(self, attempt: Callable[..., Probe], start: int) -> tuple[int | None, LimitedBy]:
+        """``largest`` over one kind of fill. Out of time inside a fill: what has held by then."""
 
-    def holds(self, batch_size: int) -> bool:
-        """The repeats that confirm a batch that fitted once."""
-        repeats = range(self.job.workload.fill_repeats - 1)
-        return all(self.fill(batch_size, purpose="confirm").outcome == "fits" for _ in repeats)
+        def tried(batch_size: int, purpose: FillPurpose) -> bool:
+            outcome = attempt(batch_size, purpose=purpose).outcome
+            if outcome == "out of time":
+                raise _OutOfTime
+            return outcome == "fits"
+
+        def holds(batch_size: int) -> bool:
+            return all(tried(batch_size, "confirm") for _ in range(self.job.workload.fill_repeats - 1))
+
+        cap = self.job.workload.max_batch
+        try:
+            return largest(lambda batch: tried(batch, "probe"), holds, min(start, cap), cap, self.out_of_time)
+        except _OutOfTime:
+            return self._held(), "time"
+
+    def _held(self) -> int | None:
+        """The largest batch that has fitted as often as is asked for, and never failed."""
+        full = [one for one in self.probes if one.purpose in ("probe", "confirm")]
+        failed = {one.batch_size for one in full if one.outcome not in ("fits", "out of time")}
+        fitted = Counter(one.batch_size for one in full if one.outcome == "fits")
+        return max((one for one, times in fitted.items() if times >= self.job.workload.fill_repeats and one not in failed), default=None)
 
     def out_of_time(self) -> bool:
         return self.device.now_s() - self.started_s > LIMIT_S
@@ -114,7 +164,35 @@ class _Search:
 
 def find(session: Session, device: Device, job: Job, progress: Progress) -> Capacity:
     """The ceiling of the open session at the workload's lengths. ``confirmed`` 0: not even one request fits; None: not known."""
-    search = _Search(session, device, job, progress)
+    found = _generation(_Search(session, device, job, progress))
+    if not job.scoring:
+        return found
+    return replace(found, scoring=_scoring(_Search(session, device, job, progress), found))
+
+
+def whole_prompt_tokens(workload: Workload) -> int:
+    """Tokens of a prompt that is scored: as long as a request of the workload becomes."""
+    return workload.prompt_tokens + workload.output_tokens
+
+
+def _scoring(search: _Search, generation: Capacity) -> ScoringCeiling:
+    """Searched from what the prefill fills of generation say of a prompt that is read, scaled to the length of a whole one."""
+    workload, start = search.job.workload, search.job.workload.max_batch
+    if generation.fixed_bytes is not None and generation.prefill_bytes_per_row:
+        row = generation.prefill_bytes_per_row * whole_prompt_tokens(workload) // workload.prompt_tokens
+        start = max(1, predict(search.job.budget_bytes, generation.fixed_bytes, row))
+    confirmed, limited_by = search.largest(search.read, start)
+    return ScoringCeiling(
+        prompt_tokens=whole_prompt_tokens(workload),
+        confirmed=confirmed,
+        limited_by=limited_by,
+        probes=tuple(search.probes),
+        why_not={None: _not_confirmed(), 0: "not even one whole prompt fits into the budget"}.get(confirmed),
+    )
+
+
+def _generation(search: _Search) -> Capacity:
+    session, job = search.session, search.job
     kv_row = kvcache.kv_bytes_per_row(
         session.shape, job.workload.prompt_tokens + job.workload.output_tokens, session.loaded.kv_bytes_per_element
     )
@@ -131,14 +209,20 @@ def find(session: Session, device: Device, job: Job, progress: Progress) -> Capa
         limited_by=None,
     )
     prefill = [search.small(size, "prefill") for size in SLOPE_BATCHES]
+    if prefill[0].outcome == "out of time":
+        return _finish(blank, search, confirmed=None, limited_by="time")
     if prefill[0].outcome != "fits":
         return _finish(blank, search, confirmed=0, limited_by="memory")
     decode = [search.small(size, "decode") for size in SLOPE_BATCHES] if prefill[1].outcome == "fits" else []
     known = _predicted(blank, prefill, decode)
     largest_start = job.workload.max_batch if prefill[1].outcome == "fits" else SLOPE_BATCHES[1] - 1
     start = min(max(1, known.predicted or 1), job.workload.max_batch, largest_start)
-    confirmed, limited_by = largest(search.fits, search.holds, start, job.workload.max_batch, search.out_of_time)
+    confirmed, limited_by = search.largest(search.fill, start)
     return _finish(known, search, confirmed=confirmed, limited_by=limited_by)
+
+
+def _not_confirmed() -> str:
+    return f"no batch was confirmed in {LIMIT_S / 60:g} minutes"
 
 
 def predict(budget_bytes: int, fixed_bytes: int, row_bytes: int) -> int:
@@ -213,7 +297,7 @@ def _finish(known: Capacity, search: _Search, *, confirmed: int | None, limited_
     }
     why_not = None
     if confirmed is None:
-        why_not = f"no batch was confirmed in {LIMIT_S / 60:g} minutes"
+        why_not = _not_confirmed()
     elif outcomes.get(confirmed + 1) == "too short" and limited_by == "memory":
         limited_by = "engine"
     if confirmed == 0:

@@ -38,7 +38,7 @@ from quantgate.records import (
     VariantEvidence,
 )
 from quantgate.render.policy import waiver_lines
-from quantgate.render.quantities import count, ratio
+from quantgate.render.quantities import count, decimal_bytes, ratio
 from quantgate.stages import noise
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
@@ -219,6 +219,24 @@ def _memory(one: VariantEvidence, reference: VariantEvidence) -> tuple[int | Non
     return weight, reference.loaded.weight_bytes - weight, simulated
 
 
+def fill_notes(found: Capacity) -> tuple[str, ...]:
+    """What a reader must know of the fills: batches that fitted and then did not, and memory that was held and of no use."""
+    said = []
+    if found.unsteady:
+        batches = " and ".join(str(batch) for batch in found.unsteady)
+        said.append(
+            f"batch {batches} fitted in one fill and not in another: memory was in pieces, or something else took some; the ceiling is the "
+            "largest batch that held every time"
+        )
+    row = max(found.prefill_bytes_per_row or 0, found.decode_bytes_per_row or 0, found.kv_bytes_per_row or 0)
+    if row and (found.stranded_bytes or 0) >= row:
+        said.append(
+            f"{decimal_bytes(found.stranded_bytes)} were reserved and could not be used when a fill ran out of memory: the allocator's "
+            "blocks are fragmented; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps"
+        )
+    return tuple(said)
+
+
 def _ceiling(capacity: Capacity) -> CeilingRow:
     return CeilingRow(
         predicted=capacity.predicted,
@@ -233,6 +251,10 @@ def _ceiling(capacity: Capacity) -> CeilingRow:
         decode_bytes_per_row=capacity.decode_bytes_per_row,
         kv_bytes_per_row=capacity.kv_bytes_per_row,
         why_not=capacity.why_not,
+        prediction_error=capacity.prediction_error,
+        scoring=None if capacity.scoring is None else capacity.scoring.confirmed,
+        scoring_limited_by=None if capacity.scoring is None else capacity.scoring.limited_by,
+        notes=fill_notes(capacity),
     )
 
 

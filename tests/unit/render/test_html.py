@@ -136,3 +136,16 @@ def test_many_flips_do_not_flood_the_page() -> None:
     text = html.page(replace(report, flips=many))
     assert "50 more are in report.json and not searched here." in text
     assert text.count('<th scope="row" class="w">x-') == 200
+
+
+def test_the_chain_says_what_was_predicted_and_what_the_fills_noticed() -> None:
+    """Freed, KV tokens, batch beside the reference's, predicted beside confirmed with its error, scoring apart, sentences on fills."""
+    report = samples.sample_report()
+    more = {"prediction_error": 0.125, "scoring": 40, "scoring_limited_by": "search cap", "notes": ("in pieces",)}
+    rows = [replace(row, ceiling=replace(row.ceiling, **more)) if row.ceiling else row for row in report.measurements]
+    text = html.page(replace(report, measurements=tuple(rows)))
+    int8 = next(row for row in rows if row.variant == "int8")
+    assert f"{int8.ceiling.predicted} were predicted" in text
+    assert "12.5 % off" in text
+    assert "&gt;= 40" in text or ">= 40" in text
+    assert "int8: in pieces" in text

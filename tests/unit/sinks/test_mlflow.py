@@ -93,6 +93,19 @@ def test_metrics_are_named_as_the_design_has_them(published: SimpleNamespace) ->
     }
 
 
+def test_the_chain_from_freed_bytes_to_the_batch_is_published() -> None:
+    """KV tokens that the freed bytes hold, what a request takes, predicted beside confirmed with its error, scoring apart."""
+    ceiling = measured("int8").ceiling
+    assert ceiling
+    changed = replace(ceiling, kv_bytes_per_row=1_000_000, prediction_error=0.05, scoring=30)
+    run = with_row(report(), ceiling=changed, freed_bytes=100_000_000)
+    figures = {one.name: one.value for one in figures_of(run, "int8")}
+    assert figures["memory/kv_tokens_freed"] == 100_000_000 * 128 // 1_000_000
+    assert figures["ceiling/kv_bytes_per_request"] == 1_000_000
+    assert figures["ceiling/prediction_error"] == 0.05
+    assert figures["ceiling/scoring_batch"] == 30
+
+
 def test_what_was_not_measured_is_absent(published: SimpleNamespace) -> None:
     """The reference has freed nothing and lost nothing: no such metric, and no zero either."""
     metrics = published.runs["float32"].data.metrics

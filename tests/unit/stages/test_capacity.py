@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quantgate.records import Capacity, Workload
+from quantgate.devices.fake import FakeDevice
+from quantgate.errors import OutOfMemory
+from quantgate.records import Capacity, ChoiceLogProbs, DeviceConfig, Workload
 from quantgate.stages import capacity
 from quantgate.stages.capacity import Job, largest, predict
+from quantgate.stages.report import fill_notes
 from sessions import Memory, Scripted, device, full_rows, quiet
 
 WORK = Workload(prompt_tokens=8, output_tokens=4, max_batch=64)
@@ -187,3 +190,105 @@ def test_one_output_token_is_possible() -> None:
     """The slope fills ask for no more tokens than the workload has."""
     found = find(Memory(device(), row_bytes=30_000), Workload(prompt_tokens=8, output_tokens=1, max_batch=64))
     assert found.confirmed == 33
+
+
+# ---------------------------------------------------------------------------------------------- fragments, scoring, time
+
+
+def test_three_fills_in_a_row_and_one_more_that_fails() -> None:
+    """The ceiling was filled three times at full length, and one more was tried and did not fit."""
+    found = find(Memory(device(), row_bytes=30_000))
+    full = [one for one in found.probes if one.purpose in ("probe", "confirm")]
+    assert sum(one.batch_size == 33 and one.outcome == "fits" for one in full) == 3
+    assert any(one.batch_size == 34 and one.outcome != "fits" for one in full)
+    assert found.probe_count <= 6
+
+
+def test_prediction_error_is_told_where_memory_sets_the_ceiling() -> None:
+    """Exact arithmetic: 0. A ceiling that is the search's own says nothing about the prediction."""
+    assert find(Memory(device(), row_bytes=30_000)).prediction_error == 0.0
+    assert find(Memory(device(), row_bytes=1)).prediction_error is None
+    assert find(Memory(device(), row_bytes=2_000_000)).prediction_error is None
+    off = find(Memory(device(), row_bytes=30_000, refuse=lambda batch: batch > 30))
+    assert off.prediction_error == pytest.approx(0.1)
+
+
+def test_a_batch_that_fits_once_and_not_again_is_noticed() -> None:
+    """33 fits at first and fails when it is repeated: the ceiling is 32, and a sentence names the batch."""
+    tried: list[int] = []
+
+    def refuse(batch: int) -> bool:
+        tried.append(batch)
+        return batch > 33 or (batch == 33 and tried.count(33) > 1)
+
+    found = find(Memory(device(), row_bytes=30_000, refuse=refuse))
+    assert (found.confirmed, found.unsteady) == (32, (33,))
+    assert "batch 33 fitted in one fill and not in another" in fill_notes(found)[0]
+
+
+def test_memory_in_pieces_is_noticed() -> None:
+    """An allocator that holds 400 MB it cannot use: the ceiling is what fits, and a sentence says how much was of no use."""
+    broken = FakeDevice(DeviceConfig(kind="fake"), script=lambda asked: 400_000_000 if asked > 500_000_000 else 0)
+    found = find(Memory(broken, row_bytes=30_000_000), budget=1_000_000_000)
+    assert (found.predicted, found.confirmed, found.limited_by) == (33, 20, "memory")
+    assert (found.stranded_bytes or 0) >= 400_000_000
+    assert any("400 MB were reserved and could not be used" in one for one in fill_notes(found))
+
+
+def test_a_steady_search_has_no_notes() -> None:
+    """Nothing is said where nothing happened."""
+    assert fill_notes(find(Memory(device(), row_bytes=30_000))) == ()
+
+
+def scoring(memory: Memory, refuse: Callable[[int], bool], cap: int = 64) -> Capacity:
+    def read(contexts, continuations):  # type: ignore[no-untyped-def]
+        assert {len(one) for one in contexts} == {12}
+        if refuse(len(contexts)):
+            raise OutOfMemory("reading")
+        for index in range(len(contexts)):
+            yield ChoiceLogProbs(index=index, totals=(-1.0,))
+
+    session = Scripted(memory.generate, logprobs=read, kv_width=1)
+    work = Workload(prompt_tokens=8, output_tokens=4, max_batch=cap)
+    job = Job(workload=work, budget_bytes=10**6, base_bytes=0, seed=1, scoring=True)
+    return capacity.find(session, memory.device, job, quiet)
+
+
+def test_scoring_has_a_ceiling_of_its_own() -> None:
+    """Reading runs out at 16 rows, generation at 34: 15 and 33, never one number for both."""
+    found = scoring(Memory(device(), row_bytes=30_000), lambda batch: batch >= 16)
+    assert found.confirmed == 33
+    assert found.scoring is not None
+    assert (found.scoring.confirmed, found.scoring.limited_by, found.scoring.prompt_tokens) == (15, "memory", 12)
+    assert sum(one.batch_size == 15 and one.outcome == "fits" for one in found.scoring.probes) == 3
+
+
+def test_scoring_that_does_not_fit_at_all() -> None:
+    """Not even one prompt: zero and the reason, and generation keeps its own."""
+    found = scoring(Memory(device(), row_bytes=30_000), lambda batch: True)
+    assert found.confirmed == 33
+    assert found.scoring is not None
+    assert (found.scoring.confirmed, found.scoring.why_not) == (0, "not even one whole prompt fits into the budget")
+
+
+def test_scoring_up_to_the_cap_is_a_lower_limit() -> None:
+    """A search that ends at its cap says so."""
+    found = scoring(Memory(device(), row_bytes=30_000), lambda batch: False, cap=20)
+    assert found.scoring is not None
+    assert (found.scoring.confirmed, found.scoring.limited_by, found.scoring.why_not) == (20, "search cap", None)
+
+
+def test_a_fill_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fill that takes longer than the whole search may is stopped at a step, and what held before is the result."""
+    monkeypatch.setattr(capacity, "LIMIT_S", 20.0)
+    memory = Memory(device(), row_bytes=30_000)
+
+    def crawling(requests):  # type: ignore[no-untyped-def]
+        for step in memory.generate(requests):
+            memory.device.advance(100.0 if len(requests) == 33 else 0.0)
+            yield step
+
+    found = capacity.find(Scripted(crawling), memory.device, Job(workload=WORK, budget_bytes=10**6, base_bytes=0, seed=1), quiet)
+    assert (found.confirmed, found.limited_by) == (None, "time")
+    assert found.probes[-1].outcome == "out of time"
+    assert found.why_not == "no batch was confirmed in 0.333333 minutes"

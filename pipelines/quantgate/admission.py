@@ -1,0 +1,69 @@
+"""What is refused before anything is measured: golden sets that do not fit the config, the policy, or what they are to show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from quantgate import golden, golden_items, plugins
+from quantgate.config import RunConfig, policy_error
+from quantgate.errors import ConfigError
+from quantgate.ports import Metric
+from quantgate.records import GoldenSet
+from quantgate.stages import plan
+from quantgate.stages.figures import weight_fault
+from quantgate.stats.power import items_needed
+
+LEAST_POWER = 0.7
+
+
+def check(goldens: tuple[GoldenSet, ...], config: RunConfig, *, allow_underpowered: bool) -> None:
+    """Raise ``ConfigError`` or ``GoldenSetError`` where the sets share a name, cannot be scored, or could not show what is asked."""
+    names = [one.name for one in goldens]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"two golden sets have the same name: {', '.join(names)}", file=str(config.path))
+    for each in goldens:
+        _check_items(each) if each.harness is None else _check_harness(each, config)
+    if (unequal := weight_fault(config.policy, goldens)) is not None:
+        raise ConfigError(unequal, file=str(config.policy_path))
+    references = tuple(golden.reference_of(one) for one in goldens)
+    texts_name = None if config.divergence is None else config.divergence.name
+    if texts_name in names:
+        raise ConfigError(f"the texts of 'divergence' and a golden set have the same name: {texts_name}", file=str(config.path))
+    if (fault := plan.fault(config.policy, references, texts_name)) is not None:
+        raise policy_error(config.policy_path, fault.where, fault.what)
+    for question in plan.questions(config.policy, references, len(config.candidates)):
+        if question.rule.tier == "required" and not allow_underpowered:
+            _check_power(question, config)
+            if (noisy := plan.why_noisy(question, config.policy)) is not None:
+                raise ConfigError(noisy, file=str(config.policy_path))
+
+
+def _check_items(one: GoldenSet) -> None:
+    """Refuse items that their metric could not score whatever a model does, and metrics whose library is not installed."""
+    metrics: dict[str, Metric] = {name: plugins.load("metric", name)() for name in {item.metric for item in one.items}}
+    faults = [(item.line, reason) for item in one.items if (reason := metrics[item.metric].why_unfit(item)) is not None]
+    if faults:
+        file = Path(one.path) / golden.ITEMS_FILE if Path(one.path).is_dir() else Path(one.path)
+        raise golden_items.together(faults[: golden_items.MAX_FAULTS], str(file))
+
+
+def _check_harness(one: GoldenSet, config: RunConfig) -> None:
+    """A task of lm-evaluation-harness is scored whole, by its own code: it has no looks in between."""
+    if config.policy.looks is not None or config.policy.sequential is not None:
+        what = f"golden set {one.name} is a task of lm-evaluation-harness, scored whole; take looks or sequential out of the policy"
+        raise ConfigError(what, file=str(config.policy_path))
+
+
+def _check_power(question: plan.Question, config: RunConfig) -> None:
+    policy, margin, alpha = config.policy, question.margin, question.level
+    reached = plan.chance(question, policy, policy.planning_flip_rate, alpha)
+    if reached >= LEAST_POWER:
+        return
+    chances = round(policy.alpha / alpha)
+    needed = items_needed(flip_rate=policy.planning_flip_rate, margin=margin, alpha=alpha, power=policy.power)
+    raise ConfigError(
+        f"golden set {question.golden} has {question.items} items: a variant that loses nothing would pass a margin of "
+        f"{margin * 100:g} points with probability {reached:.2f} only (flip rate {policy.planning_flip_rate:g}, {chances} candidates); "
+        f"about {needed} items are needed, or a wider margin, or --allow-underpowered",
+        file=str(config.policy_path),
+    )

@@ -1,0 +1,197 @@
+"""``quantgate plan``: gather what a run would need - shapes, device, quantizers' answers, earlier runs, disk - and lay it out.
+
+Loads no weights. Quantizers and the device are asked themselves, so their libraries are loaded; a variant with an interpreter of its own is
+asked when it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from quantgate import admission, gathering, golden, modelconfig, plugins, provenance, runs
+from quantgate.config import RunConfig, load_run
+from quantgate.errors import EngineError, QuantgateError, UsageError
+from quantgate.forecasts import Forecast, VariantForecast
+from quantgate.modelconfig import Described
+from quantgate.ports import QuantizePlan
+from quantgate.records import Artifact, DeviceInfo, Evidence, Fingerprint, GoldenSet, Variant
+from quantgate.render.forecast import text
+from quantgate.shapes import shape_of_config
+from quantgate.stages import forecast, plan
+
+MOST_RUNS = 20
+"""Earlier runs looked at, the newest first."""
+
+
+def answer(path: Path, *, as_json: bool, allow_underpowered: bool) -> tuple[str, int]:
+    """What to print, and the exit code: 2 where the run cannot work. Raises ``UsageError`` for a config that cannot be read."""
+    found = prepare(load_run(path), allow_underpowered=allow_underpowered)
+    code = UsageError.exit_code if found.refusals else 0
+    return (json.dumps(asdict(found), indent=2, allow_nan=False) if as_json else text(found).rstrip("\n")), code
+
+
+def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
+    """The forecast of a run. Raises ``UsageError`` where config, policy or golden sets do not go together."""
+    told: list[str] = []
+    goldens = gathering.gather(config.golden_sets, config.cache, told.append)
+    admission.check(goldens, config, allow_underpowered=True)  # too few items are one refusal among others here
+    references = tuple(golden.reference_of(one) for one in goldens)
+    described, why_no_model = _described(config)
+    device, why_no_device = _device(config)
+    sizes = _sizes(config, described, device)
+    budget = config.device.memory_budget_bytes or (device.total_bytes if device else None)
+    with _base(config, described) as base:
+        variants = tuple(_variant(config, one, sizes, budget, base) for one in config.variants)
+    variants = _with_times(config, variants, goldens)
+    known = [stage.seconds for one in variants for stage in one.stages if stage.seconds is not None]
+    questions = plan.questions(config.policy, references, len(config.candidates))
+    found = Forecast(
+        model=config.model.name,
+        device=config.device.kind if device is None else device.name,
+        budget_bytes=budget,
+        prompt_tokens=config.workload.prompt_tokens,
+        output_tokens=config.workload.output_tokens,
+        max_batch=config.workload.max_batch,
+        variants=variants,
+        golden_sets=tuple(forecast.resolved(question, config.policy) for question in questions),
+        disk_bytes=forecast.disk_bytes(variants, [len(one.items) for one in goldens], sizes),
+        disk_free_bytes=_free_bytes(config.cache),
+        seconds=sum(known) if known else None,
+        refusals=(),
+        notes=(*_notes(described, why_no_model, config), *told),
+    )
+    least = 0.0 if allow_underpowered else admission.LEAST_POWER
+    against = [*([why_no_device] if why_no_device else []), *([why_no_model] if why_no_model and config.engine != "fake" else [])]
+    noisy = [] if allow_underpowered else [plan.why_noisy(one, config.policy) for one in questions if one.rule.tier == "required"]
+    return replace(found, refusals=(*against, *forecast.refusals(found, config.policy, least), *(one for one in noisy if one is not None)))
+
+
+# ---------------------------------------------------------------------------------------------- model and device
+
+
+def _described(config: RunConfig) -> tuple[Described | None, str | None]:
+    try:
+        return modelconfig.describe_source(config.model), None
+    except UsageError as error:
+        return None, f"model {config.model.name}: {error}"
+
+
+def _device(config: RunConfig) -> tuple[DeviceInfo | None, str | None]:
+    """The device as it is on this machine, or why it is not."""
+    try:
+        info: DeviceInfo = plugins.load("device", config.device.kind)(config.device).info
+    except (UsageError, EngineError) as error:
+        return None, f"device {config.device.kind}: {error}"
+    return info, None
+
+
+def _sizes(config: RunConfig, described: Described | None, device: DeviceInfo | None) -> forecast.Sizes | None:
+    if described is None:
+        return None
+    stated = str(described.config.get("dtype") or described.config.get("torch_dtype") or "float32")
+    half = config.device.kind == "cuda" and stated in ("float16", "bfloat16")
+    return forecast.Sizes(
+        shape=shape_of_config(described.config),
+        matrices=described.matrices,
+        float_bytes=2 if half else 4,
+        unpacked=described.file.suffix == ".gguf",
+    )
+
+
+def _notes(described: Described | None, why_no_model: str | None, config: RunConfig) -> Iterator[str]:
+    if described is None and config.engine == "fake":
+        yield f"sizes: not known, {why_no_model}"
+    elif described is not None and described.matrices is None:
+        yield f"sizes: not known, {described.why_no_matrices}"
+    for variant in config.variants:
+        if variant.interpreter is not None:
+            yield f"{variant.name}: its own interpreter {variant.interpreter} is asked when it runs"
+
+
+def _free_bytes(cache: Path) -> int | None:
+    """Free bytes where the cache is or will be."""
+    place = next((one for one in (cache, *cache.parents) if one.exists()), None)
+    return None if place is None else shutil.disk_usage(place).free
+
+
+# ---------------------------------------------------------------------------------------------- variants
+
+
+@contextmanager
+def _base(config: RunConfig, described: Described | None) -> Iterator[Artifact | None]:
+    """A stand-in for the reference that quantizers can ask for shapes: the folder, or the config that a GGUF unpacks to."""
+    if described is None:
+        yield None if config.engine != "fake" else _stand_in(config, Path(config.model.path or "."))
+        return
+    if described.file.name == "config.json":
+        yield _stand_in(config, described.file.parent)
+        return
+    with TemporaryDirectory(prefix="quantgate-plan-") as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(dict(described.config)), encoding="utf-8")
+        yield _stand_in(config, Path(folder))
+
+
+def _stand_in(config: RunConfig, folder: Path) -> Artifact:
+    return Artifact(variant=config.reference.name, path=str(folder), format="safetensors", stored_bytes=0, sha256="")
+
+
+def _variant(
+    config: RunConfig, variant: Variant, sizes: forecast.Sizes | None, budget: int | None, base: Artifact | None
+) -> VariantForecast:
+    return replace(forecast.sized(variant, sizes, budget, config.workload), why_not=_why_not(config, variant, base))
+
+
+def _why_not(config: RunConfig, variant: Variant, base: Artifact | None) -> str | None:
+    """The quantizer's own answer. A mistake in its options, or a library that is missing, is an answer too."""
+    if variant.interpreter is not None or (base is None and variant.role != "reference"):
+        return None
+    request = QuantizePlan(
+        model=config.model, variant=variant, base=None if variant.role == "reference" else base, device=config.device
+    )
+    try:
+        found: str | None = plugins.load("quantizer", variant.quantizer)().why_not(request)
+    except QuantgateError as error:
+        return str(error)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- earlier runs
+
+
+def _with_times(
+    config: RunConfig, variants: tuple[VariantForecast, ...], goldens: tuple[GoldenSet, ...]
+) -> tuple[VariantForecast, ...]:
+    earlier = tuple(_earlier(config))
+    digests = {one.name: one.sha256 for one in goldens}
+    times = {
+        one.name: forecast.stage_times(one, digests, config.workload, config.batch_plan, earlier) for one in config.variants
+    }
+    return tuple(replace(one, stages=times[one.variant]) for one in variants)
+
+
+def _earlier(config: RunConfig) -> Iterator[Evidence]:
+    """Evidence of runs of this model on this machine. A run that cannot be read is no reason to fail: it tells nothing."""
+    here = _here(config)
+    folders = sorted(config.out.glob("*/evidence.json"), key=lambda one: one.stat().st_mtime, reverse=True)
+    for file in folders[:MOST_RUNS] if here is not None else ():
+        try:
+            found = runs.load_evidence(file.parent)
+        except QuantgateError:
+            continue
+        mark = found.fingerprint
+        if here is not None and (mark.cpu, mark.platform, mark.model_sha256) == (here.cpu, here.platform, here.model_sha256):
+            yield found
+
+
+def _here(config: RunConfig) -> Fingerprint | None:
+    known = provenance.fixed() if config.provenance == "fixed" else provenance.fingerprint()
+    try:
+        return replace(known, model_sha256=provenance.model_digest(config.model))
+    except (UsageError, OSError):
+        return None

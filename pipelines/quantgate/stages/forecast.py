@@ -1,0 +1,178 @@
+"""What a run would do, said before anything is loaded: sizes from shapes, times from earlier runs, power from the policy. Pure.
+
+A batch is an upper limit here: weights and KV cache are arithmetic, activations are not, and only the run's own fills confirm a ceiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from quantgate.forecasts import Forecast, GoldenForecast, StageTime, VariantForecast
+from quantgate.kvcache import kept_by, kv_bytes_per_row
+from quantgate.parameters import Matrices
+from quantgate.records import BatchPlan, Evidence, ModelShape, Policy, Variant, VariantEvidence, Workload
+from quantgate.stages.diverge import positions
+from quantgate.stages.plan import Question, resolution
+from quantgate.weightbytes import MOST_BITS, Packing, usual_packing, weight_bytes
+
+LOGIT_BYTES = 4
+_FLOAT_IN_MEMORY = frozenset({"rtn"})
+"""Quantizers whose variants keep their values in float: scored, never filled."""
+_BLIND_TO_FUSED_EXPERTS = frozenset({"bitsandbytes"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """What is known of the model before it is loaded; ``matrices`` None where its weights cannot be counted."""
+
+    shape: ModelShape
+    matrices: tuple[Matrices, ...] | None
+    float_bytes: int
+    """Bytes of an element as the engine computes on this device."""
+    unpacked: bool
+    """The reference has to be written to disk first."""
+
+
+# ---------------------------------------------------------------------------------------------- sizes
+
+
+def packing_of(variant: Variant, float_bytes: int) -> Packing:
+    """How a variant's weights lie in memory: its own groups where it says so, the usual scales of its width."""
+    bits = variant.weight_bits
+    if bits is None or bits > MOST_BITS:
+        return Packing(bits=8 * float_bytes, float_bytes=float_bytes)
+    usual = replace(usual_packing(bits), float_bytes=float_bytes, experts=variant.quantizer not in _BLIND_TO_FUSED_EXPERTS)
+    kind, _, size = variant.granularity.partition(":")
+    return replace(usual, group=int(size)) if kind == "group" else usual
+
+
+def sized(variant: Variant, sizes: Sizes | None, budget_bytes: int | None, workload: Workload) -> VariantForecast:
+    """The sizes of one variant, with neither times nor a reason yet."""
+    blank = VariantForecast(
+        variant=variant.name, role=variant.role, scheme=variant.scheme, why_not=None, weight_bytes=None, stored_bytes=None,
+        kv_bytes_per_request=None, most_requests=None, stages=(),
+    )  # fmt: skip
+    if sizes is None or sizes.matrices is None:
+        return blank
+    simulated = variant.quantizer in _FLOAT_IN_MEMORY
+    plain = Packing(bits=8 * sizes.float_bytes, float_bytes=sizes.float_bytes)
+    weights = weight_bytes(sizes.matrices, plain if simulated else packing_of(variant, sizes.float_bytes))
+    stored = 0 if variant.role == "reference" and not sizes.unpacked else weights
+    tokens = workload.prompt_tokens + workload.output_tokens
+    row = kv_bytes_per_row(kept_by(sizes.shape, "transformers"), tokens, sizes.float_bytes)
+    filled = variant.role in ("reference", "candidate") and not simulated
+    most = None
+    if filled and budget_bytes is not None:
+        room = budget_bytes - weights
+        most = min(workload.max_batch, max(0, room // (row + logits_bytes(1, 1, sizes.shape.vocabulary))))
+    return replace(
+        blank, weight_bytes=weights, stored_bytes=stored, kv_bytes_per_request=row if filled else None, most_requests=most
+    )
+
+
+def logits_bytes(rows: int, positions: int, vocabulary: int) -> int:
+    """Float32 logits of some positions of each row. An engine that keeps those of a whole prompt hides a variant's weights behind them."""
+    return rows * positions * vocabulary * LOGIT_BYTES
+
+
+def disk_bytes(variants: Sequence[VariantForecast], items: Sequence[int], sizes: Sizes | None) -> int | None:
+    """What the run would write into its cache if nothing of it were there yet; None where sizes are not known."""
+    if sizes is None or any(one.stored_bytes is None for one in variants):
+        return None
+    logits = sum(logits_bytes(1, positions(one), sizes.shape.vocabulary) for one in items)
+    return sum(one.stored_bytes or 0 for one in variants) + logits
+
+
+# ---------------------------------------------------------------------------------------------- times
+
+
+def stage_times(
+    variant: Variant, golden_sha256: dict[str, str], workload: Workload, plan: BatchPlan, earlier: Sequence[Evidence]
+) -> tuple[StageTime, ...]:
+    """Medians over earlier runs of the same variant, stage by stage; callers give only runs of this machine and model."""
+    alike = [one for evidence in earlier for one in evidence.variants if _same(one.variant, variant)]
+    found = [_time("load", [one.loaded.load_s for one in alike if one.loaded is not None])]
+    if variant.role in ("reference", "candidate"):
+        found.append(_time("capacity", [one.capacity.seconds for one in alike if one.capacity and _same_lengths(one, workload)]))
+    for name, digest in golden_sha256.items():
+        sheets = [sheet for one in alike for sheet in one.sheets if sheet.golden_sha256 == digest and sheet.batch_plan == plan]
+        found.append(_time(f"score {name}", [sheet.seconds for sheet in sheets]))
+    if variant.role == "candidate":
+        found.append(_time("time", list(_timed(alike, workload))))
+    return tuple(found)
+
+
+def _same(ours: Variant, theirs: Variant) -> bool:
+    keys = ("quantizer", "weight_bits", "granularity")
+    return all(getattr(ours, key) == getattr(theirs, key) for key in keys) and (ours.options or {}) == (theirs.options or {})
+
+
+def _same_lengths(one: VariantEvidence, workload: Workload) -> bool:
+    found = one.capacity
+    return found is not None and (found.prompt_tokens, found.output_tokens) == (workload.prompt_tokens, workload.output_tokens)
+
+
+def _timed(alike: Sequence[VariantEvidence], workload: Workload) -> Iterator[float]:
+    for one in alike:
+        if one.speed is not None and one.variant.role == "candidate" and _same_lengths(one, workload):
+            yield sum(each.step_s[-1] for each in (*one.speed.generations, *one.speed.partner) if each.step_s)
+
+
+def _time(stage: str, seconds: Sequence[float]) -> StageTime:
+    return StageTime(stage=stage, seconds=median(seconds) if seconds else None, runs=len(seconds))
+
+
+# ---------------------------------------------------------------------------------------------- what golden sets resolve
+
+
+def resolved(question: Question, policy: Policy) -> GoldenForecast:
+    """A quality check's power at its first level."""
+    found = resolution(question, policy)
+    return GoldenForecast(
+        check=question.check,
+        golden=question.golden,
+        tier=question.rule.tier,
+        items=question.items,
+        margin=question.margin,
+        power=found.power,
+        smallest_margin=found.smallest_margin,
+        items_needed=found.items_needed,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- what cannot work
+
+
+def refusals(forecast: Forecast, policy: Policy, least_power: float) -> tuple[str, ...]:
+    """Why the run would be refused, or would measure nothing: each with what to change."""
+    said = [f"variant {one.variant}: {one.why_not}" for one in forecast.variants if one.why_not is not None]
+    for one in forecast.variants:
+        if one.most_requests == 0 and one.why_not is None:
+            said.append(_does_not_fit(one, forecast))
+    for check in forecast.golden_sets:
+        if check.tier == "required" and check.power < least_power:
+            needed = "no number of items would do" if check.items_needed is None else f"about {check.items_needed:,} items are needed"
+            said.append(
+                f"{check.check}: with {check.items:,} items a variant that loses nothing would pass with probability "
+                f"{check.power:.2f} only; {needed}, or a wider margin, or --allow-underpowered"
+            )
+    if policy.require_controls and not any(one.role == "known_bad" for one in forecast.variants):
+        said.append("the policy requires a known-bad control and the config has none: such a run is not measured")
+    if forecast.disk_bytes is not None and forecast.disk_free_bytes is not None and forecast.disk_bytes > forecast.disk_free_bytes:
+        said.append(
+            f"the cache needs {forecast.disk_bytes:,} bytes and its disk has {forecast.disk_free_bytes:,}: make room, or set 'cache' to "
+            "another place"
+        )
+    return tuple(said)
+
+
+def _does_not_fit(one: VariantForecast, forecast: Forecast) -> str:
+    weights, budget = one.weight_bytes or 0, forecast.budget_bytes or 0
+    if weights >= budget:
+        return f"variant {one.variant}: its weights take {weights:,} bytes and the budget is {budget:,}: raise device.memory_budget"
+    return (
+        f"variant {one.variant}: beside {weights:,} bytes of weights the budget of {budget:,} leaves no room for one request of "
+        f"{forecast.prompt_tokens + forecast.output_tokens} tokens ({one.kv_bytes_per_request or 0:,} bytes of cache)"
+    )

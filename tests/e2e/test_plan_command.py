@@ -1,0 +1,95 @@
+"""`quantgate plan`: what a config would do, exit 0 where it works and 2 where it cannot, and nothing is measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tiny
+from chain import CONTROL, REFERENCE, Chain, candidate
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_config_that_works(chain: Chain) -> None:
+    """Every variant, what the golden set resolves, the disk; no run folder and no cache afterwards."""
+    done = chain.cli("plan", chain.config())
+    assert done.code == 0, done.err
+    for part in ("float32", "int8", "int2", "quality/sums", "240", "free", "Nothing stands against it"):
+        assert part in done.out
+    assert not chain.reports.exists() and not (chain.root / "cache").exists()
+
+
+def test_times_come_from_earlier_runs_of_this_machine(chain: Chain) -> None:
+    """After a run the stages have times, and they are summed."""
+    assert "time: not known" in chain.cli("plan", chain.config()).out
+    assert chain.run().code == 0
+    found = json.loads(chain.cli("plan", chain.config(), "--json").out)
+    stages = {stage["stage"]: stage["seconds"] for one in found["variants"] if one["variant"] == "int8" for stage in one["stages"]}
+    assert stages["capacity"] > 0 and stages["score sums"] is not None
+    assert found["seconds"] > 0
+    assert "time of int8: " in chain.cli("plan", chain.config()).out
+
+
+def test_json_holds_what_the_text_says(chain: Chain) -> None:
+    """One document, units in the names, unknown as null."""
+    found = json.loads(chain.cli("plan", chain.config(), "--json").out)
+    assert {one["variant"] for one in found["variants"]} == {"float32", "int8", "int2"}
+    assert found["variants"][0]["weight_bytes"] is None
+    assert found["budget_bytes"] == 450_000_000
+    assert found["disk_free_bytes"] > 0
+    assert (found["refusals"], found["golden_sets"][0]["items"]) == ([], 240)
+
+
+def test_what_cannot_work_is_refused(chain: Chain) -> None:
+    """A golden set too small for its margin, and no control where one is demanded: each named, exit 2, both in the JSON too."""
+    chain.policy(checks=[{"kind": "quality", "margin": 0.01}])
+    path = chain.config(variants=[REFERENCE, candidate()])
+    done = chain.cli("plan", path)
+    assert done.code == 2
+    assert "This cannot work:" in done.out and "known-bad control" in done.out and "--allow-underpowered" in done.out
+    found = json.loads(chain.cli("plan", path, "--json").out)
+    assert len(found["refusals"]) == 3  # too few items to pass, to tell noise from loss, and no control
+    assert chain.cli("plan", path, "--allow-underpowered").code == 2
+    assert chain.cli("plan", chain.config(variants=[REFERENCE, candidate(), CONTROL]), "--allow-underpowered").code == 0
+
+
+def test_a_mistake_in_the_config_is_one_line(chain: Chain) -> None:
+    """A config that cannot be read is refused as by run."""
+    done = chain.cli("plan", chain.config(engine="fak"))
+    assert (done.code, done.out) == (2, "")
+    assert "did you mean" in done.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"device": {"kind": "cpu", "memory_budget": "100kB"}}, "raise device.memory_budget"),
+        ({"model": {"name": "m", "path": "nowhere"}}, "nowhere"),
+        ({"variants": ["bits: 5"]}, "weight_bits is 5"),
+        ({"variants": ["group:48"]}, "group size 48"),
+    ],
+)
+def test_a_real_engine_is_asked_before_anything_is_loaded(chain: Chain, changes: dict, named: str) -> None:  # type: ignore[type-arg]
+    """Sizes from the model's files; a budget nothing fits into, a model that is not there and a scheme that cannot be: exit 2."""
+    tiny.llama(chain.root / "model")
+    reference = {"name": "float32", "role": "reference", "quantizer": "reference"}
+    nf4 = {"name": "nf4", "quantizer": "bitsandbytes", "bits": 4, "granularity": "group:64"}
+    rtn = {"name": "rtn2", "role": "known_bad", "quantizer": "rtn", "bits": 2, "granularity": "group:32"}
+    values = {"model": {"name": "m", "path": "model"}, "device": "cpu", "engine": "transformers", "variants": [reference, nf4, rtn]}
+    works = chain.cli("plan", chain.config(**values))
+    assert works.code == 0, works.out
+    if changes.get("variants") == ["bits: 5"]:
+        changes = {"variants": [reference, {**nf4, "bits": 5}, rtn]}
+    if changes.get("variants") == ["group:48"]:
+        changes = {"variants": [reference, nf4, {**rtn, "granularity": "group:48"}]}
+    done = chain.cli("plan", chain.config(**{**values, **changes}))
+    assert done.code == 2
+    assert named in done.out, done.out
+
+
+def test_the_configs_of_this_repository_are_planned() -> None:
+    """smoke.yaml works as it stands."""
+    assert Chain(root=ROOT).cli("plan", ROOT / "configs/smoke.yaml").code == 0

@@ -1,0 +1,32 @@
+"""Sizes as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from quantgate.sizes import size_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("24GB", 24 * 10**9),
+        ("600MiB", 600 * 2**20),
+        ("1.5 GiB", 3 * 2**29),
+        ("7", 7),
+        ("7B", 7),
+        (512, 512),
+        ("2e3 kb", 2 * 10**6),
+        ("0", 0),
+    ],
+)
+def test_sizes(text: str | int, size: int) -> None:
+    """Decimal and binary units, any case, with or without a space; no unit is bytes."""
+    assert size_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "nan", "inf", "1e999", "12 horses", "1_GB_", "0x10"])
+def test_what_is_no_size(text: str) -> None:
+    """One line that shows how a size is written."""
+    with pytest.raises(ValueError, match="for example 600MiB"):
+        size_bytes(text)
