@@ -38,13 +38,15 @@ def tokenizer(*, adds_bos: bool = False, chat_template: str | None = CHAT_TEMPLA
     return wrapped
 
 
-def llama(folder: Path, *, kv_heads: int = 2, tied: bool = True, seed: int = 0, adds_bos: bool = False) -> Path:
+def llama(
+    folder: Path, *, kv_heads: int = 2, tied: bool = True, seed: int = 0, adds_bos: bool = False, intermediate: int = 128
+) -> Path:
     """Save a random Llama of 2 layers, hidden 64, 4 heads; weights larger than usual, so that logits differ clearly."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=64,
-        intermediate_size=128,
+        intermediate_size=intermediate,
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=kv_heads,

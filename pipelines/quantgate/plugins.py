@@ -16,6 +16,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "quantizer": {
         "reference": "quantgate.quantizers.reference:ReferenceQuantizer",
         "bitsandbytes": "quantgate.quantizers.bitsandbytes:BitsAndBytesQuantizer",
+        "gptq": "quantgate.quantizers.gptq:GptqQuantizer",
         "rtn": "quantgate.quantizers.rtn:RoundToNearestQuantizer",
         "fake": "quantgate.quantizers.fake:FakeQuantizer",
     },
