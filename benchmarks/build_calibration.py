@@ -23,8 +23,9 @@ TEMPERATURE = 0.8
 TOP_K = 50
 
 TOPICS = (
-    "bread", "tides", "a bicycle", "the moon", "bees", "glass", "a small garden", "rivers", "a library", "steam engines", "honey", "winter",
-    "a lighthouse", "paper", "cotton", "volcanoes", "a market", "salt", "tea", "clouds", "a railway station", "wood", "owls", "a bakery",
+    "bread", "tides", "a bicycle", "the moon", "bees", "glass", "a small garden", "rivers", "a library", "steam engines",
+    "honey", "winter", "a lighthouse", "paper", "cotton", "volcanoes", "a market", "salt", "tea", "clouds",
+    "a railway station", "wood", "owls", "a bakery",
     "rice", "deserts", "a school play", "rubber", "whales", "wind turbines", "a museum", "potatoes",
 )  # fmt: skip
 ASKED = (

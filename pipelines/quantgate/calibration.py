@@ -44,15 +44,13 @@ def read(path: Path) -> tuple[Sample, ...]:
     return found
 
 
-def write(path: Path, samples: Sequence[Sample]) -> str:
-    """The texts as JSON lines, in order; returns what was written."""
-    lines = [
-        json.dumps({"messages": [{"role": role, "content": content} for role, content in one.messages]} if one.messages else {"text": one.text})
+def lines(samples: Sequence[Sample]) -> str:
+    """The texts as JSON lines, in order."""
+    made = [
+        {"messages": [{"role": role, "content": content} for role, content in one.messages]} if one.messages else {"text": one.text}
         for one in samples
     ]
-    text = "".join(line + "\n" for line in lines)
-    path.write_text(text, encoding="utf-8")
-    return text
+    return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in made)
 
 
 def ordered(samples: Sequence[Sample], seed: int) -> tuple[Sample, ...]:

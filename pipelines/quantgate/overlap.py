@@ -32,23 +32,16 @@ def runs(text: str) -> Iterator[tuple[str, ...]]:
 
 def shared(items: Mapping[str, str], texts: Iterable[str]) -> dict[str, str]:
     """Item id -> words that stand in one of ``texts`` too, for every item that shares any. Order of ``items``."""
-    long: dict[tuple[str, ...], str] = {}
-    short: dict[int, dict[tuple[str, ...], list[str]]] = {}
+    wanted: dict[int, dict[tuple[str, ...], list[str]]] = {}
     for item_id, text in items.items():
         for run in runs(text):
-            if len(run) == RUN_WORDS:
-                long.setdefault(run, item_id)
-            else:
-                short.setdefault(len(run), {}).setdefault(run, []).append(item_id)
+            wanted.setdefault(len(run), {}).setdefault(run, []).append(item_id)
     found: dict[str, str] = {}
     for text in texts:
         known = words(text)
-        for start in range(len(known) - RUN_WORDS + 1):
-            run = known[start : start + RUN_WORDS]
-            if run in long:
-                found.setdefault(long[run], " ".join(run))
-        for size, wanted in short.items():
+        for size, places in wanted.items():
             for start in range(len(known) - size + 1):
-                for item_id in wanted.get(known[start : start + size], ()):
-                    found.setdefault(item_id, " ".join(known[start : start + size]))
+                run = known[start : start + size]
+                for item_id in places.get(run, ()):
+                    found.setdefault(item_id, " ".join(run))
     return {item_id: found[item_id] for item_id in items if item_id in found}

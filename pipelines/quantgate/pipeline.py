@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import golden, judging, plugins, provenance, rundir, runs
+from quantgate import golden, judging, plugins, preflight, provenance, rundir, runs
 from quantgate.config import UNCORRECTED, RunConfig, policy_error, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
@@ -59,6 +59,8 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     """
     goldens = tuple(golden.load(path) for path in config.golden_sets)
     _check_golden(goldens, config, options)
+    preflight.check_settings(config.variants, str(config.path))
+    config = replace(config, variants=preflight.prepared(config.variants, goldens, config.cache))
     fingerprint = _fingerprint(config)
     folder, info = _run_folder(config, options)
     with rundir.held(folder):

@@ -18,8 +18,18 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "bitsandbytes": "quantgate.quantizers.bitsandbytes:BitsAndBytesQuantizer",
         "gptq": "quantgate.quantizers.gptq:GptqQuantizer",
         "rtn": "quantgate.quantizers.rtn:RoundToNearestQuantizer",
+        "checkpoint": "quantgate.quantizers.checkpoint:CheckpointQuantizer",
         "fake": "quantgate.quantizers.fake:FakeQuantizer",
     },
+    "settings": {
+        "reference": "quantgate.quantizers.settings:reference",
+        "bitsandbytes": "quantgate.quantizers.settings:bitsandbytes",
+        "gptq": "quantgate.quantizers.settings:gptq",
+        "rtn": "quantgate.quantizers.settings:rtn",
+        "checkpoint": "quantgate.quantizers.settings:checkpoint",
+        "fake": "quantgate.quantizers.fake:settings",
+    },
+    "texts": {"dataset": "quantgate.quantizers.texts:of_dataset"},
     "engine": {
         "transformers": "quantgate.engines.transformers:TransformersEngine",
         "fake": "quantgate.engines.fake:FakeEngine",

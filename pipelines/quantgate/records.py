@@ -373,6 +373,8 @@ class Artifact:
     """Values are rounded but kept in float: scored, never filled or timed; freed memory is arithmetic."""
     simulated_weight_bytes: int | None = None
     """What the weights would take if packed, scales included; only where ``simulated``."""
+    kernel: str = "auto"
+    """What multiplies by its packed weights, by a name of quantgate's; ``auto``: the library's choice."""
     proof: Proof | None = None
     """None for an unquantized model, and for artifacts of earlier versions."""
 

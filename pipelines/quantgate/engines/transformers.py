@@ -33,7 +33,7 @@ from quantgate.errors import EngineError, MissingModel, NothingQuantized, OutOfM
 from quantgate.kvcache import shape_of_config
 from quantgate.ports import Device
 from quantgate.quantizers import gptq_library
-from quantgate.quantizers.folder import read_kernel, read_manifest
+from quantgate.quantizers.folder import read_manifest
 from quantgate.quantizers.settings import KERNELS
 from quantgate.records import Artifact, ChoiceLogProbs, EngineSettings, Loaded, ModelShape, Request, Step
 
@@ -316,7 +316,7 @@ def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> Trans
     shape = shape_of_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
     device.synchronize()
     started_s = device.now_s()
-    model = _load(folder, settings, device)
+    model = _load(artifact, settings, device)
     device.synchronize()
     load_s = device.now_s() - started_s
     tokenizer = TransformersTokenizer(
@@ -330,7 +330,8 @@ def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> Trans
     return session
 
 
-def _load(folder: Path, settings: EngineSettings, device: Device) -> Any:
+def _load(artifact: Artifact, settings: EngineSettings, device: Device) -> Any:
+    folder = Path(artifact.path)
     on_cuda = device.info.kind == "cuda"
     # Without native half precision a CPU multiplies bfloat16 some 350 times slower than float32, so float32 is the CPU's own type here.
     dtype = settings.dtype or ("auto" if on_cuda else "float32")
@@ -340,7 +341,7 @@ def _load(folder: Path, settings: EngineSettings, device: Device) -> Any:
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
             device_map={"": torch.cuda.current_device()} if on_cuda else None,
             local_files_only=True,
-            **_gptq_kernel(folder, settings, on_cuda=on_cuda),
+            **_gptq_kernel(artifact, settings, on_cuda=on_cuda),
         )
     if settings.scoring_only and not on_cuda:
         _unpack_once(model)
@@ -357,13 +358,14 @@ def _method(folder: Path) -> str | None:
     return found.get("quant_method") if isinstance(found, dict) else None
 
 
-def _gptq_kernel(folder: Path, settings: EngineSettings, *, on_cuda: bool) -> dict[str, Any]:
-    """The kernel for a GPTQ checkpoint: the one asked for; the library's choice; on a CPU, for scoring alone, the one that keeps float32."""
+def _gptq_kernel(artifact: Artifact, settings: EngineSettings, *, on_cuda: bool) -> dict[str, Any]:
+    """The kernel for a GPTQ checkpoint: as asked for, else the library's choice; on a CPU, for scoring alone, the one that keeps float32."""
+    folder = Path(artifact.path)
     if _method(folder) != "gptq":
         return {}
     if (missing := gptq_library.missing()) is not None:
         raise EngineError(missing)
-    named = read_kernel(folder)
+    named = artifact.kernel
     if named == "auto" and settings.scoring_only and not on_cuda:
         named = "torch"
     if settings.scoring_only and not on_cuda:

@@ -156,12 +156,12 @@ def logical_parameters(model: Any) -> int:
     """Weights of the model, tied ones once: the same number in every variant."""
     packed = [module for module in model.modules() if is_packed(module)]
     biases = sum(module.bias.numel() for module in packed if module.bias is not None)
-    return sum(logical_count(parameter) for parameter in model.parameters()) + biases + quantized_parameters(packed)
+    return sum(logical_count(parameter) for parameter in model.parameters()) + int(biases) + quantized_parameters(packed)
 
 
 def quantized_parameters(modules: list[Any]) -> int:
     """Weights in the quantized modules, biases left out."""
-    return sum(one.in_features * one.out_features if is_packed(one) else logical_count(one.weight) for one in modules)
+    return sum(int(one.in_features * one.out_features) if is_packed(one) else logical_count(one.weight) for one in modules)
 
 
 def float_weight(module: Any, parameter: Any) -> torch.Tensor:

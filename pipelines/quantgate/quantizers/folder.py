@@ -39,11 +39,9 @@ def copy_tokenizer(base: Path, into: Path) -> None:
                 shutil.copyfile(file, target)
 
 
-def write_manifest(into: Path, *, scheme: str, quantized_modules: Iterable[str], kernel: str | None = None) -> None:
-    """Leave the names of the quantized modules, in name order, and the kernel asked for, for the engine."""
-    document: dict[str, object] = {"schema_version": 1, "scheme": scheme, "quantized_modules": sorted(quantized_modules)}
-    if kernel is not None:
-        document["kernel"] = kernel
+def write_manifest(into: Path, *, scheme: str, quantized_modules: Iterable[str]) -> None:
+    """Leave the names of the quantized modules, in name order, for the engine."""
+    document = {"schema_version": 1, "scheme": scheme, "quantized_modules": sorted(quantized_modules)}
     (into / MANIFEST_NAME).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
@@ -56,12 +54,6 @@ def read_manifest(folder: Path) -> tuple[str, ...] | None:
         return tuple(str(name) for name in json.loads(path.read_text(encoding="utf-8"))["quantized_modules"])
     except (ValueError, KeyError, TypeError) as error:
         raise EngineError(f"{path}: not a quantgate artifact manifest ({error}); build the variant again") from error
-
-
-def read_kernel(folder: Path) -> str:
-    """The kernel that the artifact was made for; ``auto`` where it says nothing."""
-    path = folder / MANIFEST_NAME
-    return str(json.loads(path.read_text(encoding="utf-8")).get("kernel", "auto")) if path.exists() else "auto"
 
 
 def check_options(quantizer: str, options: Mapping[str, Scalar] | None, allowed: tuple[str, ...]) -> dict[str, Scalar]:

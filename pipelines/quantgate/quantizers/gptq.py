@@ -1,7 +1,7 @@
 """GPTQ through GPTQModel: weights are rounded one column at a time, and what a column loses is made up for in those still to come.
 
-What is lost is weighed by the inputs that calibration texts give each layer. The checkpoint is of the ``gptq`` format, which serving engines
-and auto-gptq read: qweight, qzeros, scales (float16), g_idx. Embeddings and the head stay in float.
+What is lost is weighed by the inputs that calibration texts give each layer. The checkpoint is of the ``gptq`` format, which serving
+engines and auto-gptq read: qweight, qzeros, scales (float16), g_idx. Embeddings and the head stay in float.
 
 On a CPU everything runs in float32: the library would load bfloat16, which such a machine multiplies some hundred times slower.
 """
@@ -73,13 +73,21 @@ class GptqQuantizer:
         copy_tokenizer(Path(plan.base.path), into)
         packed = sorted(name.removesuffix(".qweight") for name in proof.Stored(into).names() if name.endswith(".qweight"))
         if not packed:
-            raise NothingQuantized(f"gptq {settings.bits}-bit", linear_modules=len(list(layers.linear_layers(layers.empty_model(plan.base.path)))))
-        write_manifest(into, scheme=plan.variant.scheme, quantized_modules=packed, kernel=settings.kernel)
+            known = list(layers.linear_layers(layers.empty_model(plan.base.path)))
+            raise NothingQuantized(f"gptq {settings.bits}-bit", linear_modules=len(known))
+        write_manifest(into, scheme=plan.variant.scheme, quantized_modules=packed)
         progress(0, 0, "reading back what was saved")
         with gptq_library.quiet():
             shown = _proof(plan, made, packed, into, sum(len(row) for row in rows))
         return Artifact(
-            variant=plan.variant.name, path=str(into), format="gptq", stored_bytes=0, sha256="", note=_note(settings, chosen), proof=shown
+            variant=plan.variant.name,
+            path=str(into),
+            format="gptq",
+            stored_bytes=0,
+            sha256="",
+            note=_note(settings, chosen),
+            kernel=settings.kernel,
+            proof=shown,
         )
 
 

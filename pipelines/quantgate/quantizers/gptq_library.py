@@ -30,7 +30,7 @@ def missing() -> str | None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What it draws goes nowhere; its errors are exceptions. Sets what it reads from this process's environment, before its first import."""
+    """What it draws goes nowhere; its errors are exceptions. Sets what it reads from this process's environment."""
     os.environ.setdefault("GPTQMODEL_CPU_WORKERS", str(max(LEAST_WORKERS, (os.cpu_count() or 1) // 2)))
     os.environ.setdefault("GPTQMODEL_DISABLE_PACK_EXT", "1")
     logging.getLogger("tokenicer").setLevel(logging.ERROR)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from quantgate.errors import ConfigError
 from quantgate.quantizers.folder import bool_option, check_options
@@ -32,19 +32,17 @@ class Kernel:
     devices: tuple[str, ...]
     groups: tuple[int, ...] = (*GPTQ_GROUPS, -1)
     symmetric_only: bool = False
-    what: str = ""
 
 
 KERNELS: Mapping[str, Kernel] = {
-    "torch": Kernel(backend="gptq_torch", bits=GPTQ_BITS, devices=("cpu", "cuda"), what="unpacks at each call, computes in the model's type"),
-    "int4pack": Kernel(
-        backend="gptq_torch_aten", bits=(4,), devices=("cpu",), groups=GPTQ_GROUPS, what="scales, inputs and outputs in bfloat16"
-    ),
+    "torch": Kernel(backend="gptq_torch", bits=GPTQ_BITS, devices=("cpu", "cuda")),
+    "int4pack": Kernel(backend="gptq_torch_aten", bits=(4,), devices=("cpu",), groups=GPTQ_GROUPS),
     "triton": Kernel(backend="gptq_triton", bits=GPTQ_BITS, devices=("cuda",)),
     "marlin": Kernel(backend="gptq_marlin", bits=(8, 4), devices=("cuda",), symmetric_only=True),
     "exllama_v2": Kernel(backend="gptq_exllama_v2", bits=(4,), devices=("cuda",)),
 }
-"""Kernels by the name that the option ``kernel`` takes."""
+"""Kernels by the name that the option ``kernel`` takes. ``torch`` unpacks at each call and computes in the model's type; ``int4pack``
+rounds scales, inputs and outputs to bfloat16."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -205,13 +203,15 @@ def checkpoint(variant: Variant) -> CheckpointSettings:
     """``options``: path (folder or GGUF file), sha256 (of its files, so that it is the one that was meant), kernel."""
     options = check_options("checkpoint", variant.options, ("path", "sha256", "kernel"))
     path, sha256 = options.get("path"), options.get("sha256")
+    if variant.weight_bits is None:
+        raise ConfigError("checkpoint: 'bits' is missing: the checkpoint's own width, which is checked against what it says")
     if not isinstance(path, str) or not path:
         raise ConfigError("checkpoint: option 'path' is missing: the folder or GGUF file that holds the quantized model")
-    if sha256 is not None and (not isinstance(sha256, str) or len(sha256) != 64):
+    if not (sha256 is None or (isinstance(sha256, str) and len(sha256) == 64)):
         raise ConfigError(f"checkpoint: option 'sha256' is {sha256!r}; a digest has 64 hexadecimal digits")
     if variant.granularity != "tensor":
         raise ConfigError("checkpoint: leave 'granularity' out; the checkpoint's own config says it")
-    return CheckpointSettings(path=path, sha256=cast(str | None, sha256), kernel=_kernel("checkpoint", options))
+    return CheckpointSettings(path=path, sha256=sha256, kernel=_kernel("checkpoint", options))
 
 
 def reference(variant: Variant) -> Literal[True]:

@@ -177,6 +177,7 @@ def _measurement(one: VariantEvidence, reference: VariantEvidence) -> Measuremen
         note=_note(one),
         failures=one.failures,
         reused=one.reused,
+        proof=None if artifact is None else artifact.proof,
     )
 
 
