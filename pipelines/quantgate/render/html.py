@@ -29,7 +29,7 @@ from quantgate.records import (
     SpeedRow,
     Verdict,
 )
-from quantgate.render import figures
+from quantgate.render import figures, proof
 from quantgate.render import quantities as q
 from quantgate.render.policy import waiver_lines
 from quantgate.render.terminal import VariantLine, promotion_line, variant_lines, worst_first
@@ -591,7 +591,8 @@ def _ceiling_table(report: Report, lengths: str) -> _Html:
         f"{row.variant}: {row.ceiling.why_not}" for row in report.measurements if row.ceiling and row.ceiling.why_not
     ]
     notes = [f"{row.variant}: {row.note}" for row in report.measurements if row.note]
-    return _join([table, _el("ul", *(_el("li", line) for line in [*reasons, *notes]), class_="sentences")])
+    lines = [*reasons, *notes, *proof.report_lines(report)]
+    return _join([table, _el("ul", *(_el("li", line) for line in lines), class_="sentences")])
 
 
 def _ceiling_cells(row: MeasurementRow, size: int) -> list[_Cell]:
