@@ -56,7 +56,7 @@ def llama(
         bos_token_id=BOS_ID,
         eos_token_id=EOS_ID,
     )
-    return _saved(LlamaForCausalLM(config), folder, adds_bos=adds_bos)
+    return saved(LlamaForCausalLM(config), folder, adds_bos=adds_bos)
 
 
 def gpt2(folder: Path, *, seed: int = 0) -> Path:
@@ -72,10 +72,11 @@ def gpt2(folder: Path, *, seed: int = 0) -> Path:
         bos_token_id=BOS_ID,
         eos_token_id=EOS_ID,
     )
-    return _saved(GPT2LMHeadModel(config), folder, adds_bos=False)
+    return saved(GPT2LMHeadModel(config), folder, adds_bos=False)
 
 
-def _saved(model: Any, folder: Path, *, adds_bos: bool) -> Path:
+def saved(model: Any, folder: Path, *, adds_bos: bool = False) -> Path:
+    """Save a model with the tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     model.eval().save_pretrained(folder)
     tokenizer(adds_bos=adds_bos).save_pretrained(folder)

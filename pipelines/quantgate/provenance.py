@@ -22,6 +22,8 @@ LIBRARIES = (
     "transformers",
     "accelerate",
     "bitsandbytes",
+    "gptqmodel",
+    "optimum",
     "tokenizers",
     "safetensors",
     "gguf",
@@ -31,7 +33,7 @@ LIBRARIES = (
 )
 UNKNOWN_VERSION = "0+unknown"
 EVIDENCE_SOURCES = (
-    "devices", "divergence.py", "engines", "golden.py", "kvcache.py", "metrics", "ports.py", "quantizers", "records.py",
+    "calibration.py", "devices", "divergence.py", "engines", "golden.py", "kvcache.py", "metrics", "ports.py", "quantizers", "records.py",
     "stages/capacity.py", "stages/diverge.py", "stages/measure.py", "stages/quantize.py", "stages/score.py", "worker.py",
 )  # fmt: skip
 """The parts of the package that make evidence. The rest judges, stores and shows it, and may change without measuring again."""
