@@ -38,7 +38,8 @@ ASKED = (
 )
 SUMS = (
     "A shop sells {a} boxes of {0} on Monday and {b} more on Tuesday, at {c} coins a box. How much does it take in? Show each step.",
-    "{a} friends share the cost of a trip about {0}: {b} coins for the bus and {c} coins for lunch, for each of them. What do they pay in all?",
+    "{a} friends share the cost of a trip about {0}: {b} coins for the bus and {c} coins for lunch, for each of them. "
+    "What do they pay in all?",
     "Mina reads {a} pages about {0} every day. Her book has {b} pages and she has read {c}. How many days are left? Explain the steps.",
 )
 OPENINGS = (

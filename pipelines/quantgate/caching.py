@@ -40,7 +40,7 @@ class Entry:
 
 
 def entries(cache: Path, *, check: bool) -> tuple[Entry, ...]:
-    """Everything under ``cache/artifacts``, oldest first. ``check`` reads every byte and tells what was altered; else records are trusted."""
+    """Everything under ``cache/artifacts``, oldest first. ``check`` reads every byte; without it, records are trusted."""
     root = cache / "artifacts"
     if not root.is_dir():
         return ()

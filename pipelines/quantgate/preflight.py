@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from quantgate import calibration, files, overlap, plugins
-from quantgate.errors import ConfigError, UnknownPlugin
+from quantgate.errors import ConfigError
 from quantgate.records import Calibration, GoldenItem, GoldenSet, Variant
 
 SHOWN = 3
@@ -20,9 +20,7 @@ SHOWN = 3
 def check_settings(variants: tuple[Variant, ...], file: str) -> None:
     """Refuse an option, width or granularity that a built-in quantizer does not have; others are asked when they are built."""
     for variant in variants:
-        try:
-            settings = plugins.load("settings", variant.quantizer)
-        except UnknownPlugin:
+        if (settings := plugins.beside("settings", variant.quantizer)) is None:
             continue
         try:
             settings(variant)
@@ -46,7 +44,7 @@ def _read(chosen: Calibration, goldens: tuple[GoldenSet, ...], cache: Path) -> C
     if chosen.path is not None:
         samples, path = calibration.read(Path(chosen.path)), Path(chosen.path)
     else:
-        samples = plugins.load("texts", "dataset")(chosen)
+        samples = plugins.beside("texts", "dataset")(chosen)
         text = calibration.lines(samples)
         path = cache / "calibration" / f"{hashlib.sha256(text.encode()).hexdigest()}.jsonl"
         files.write_whole(path, text)

@@ -359,7 +359,7 @@ def _method(folder: Path) -> str | None:
 
 
 def _gptq_kernel(artifact: Artifact, settings: EngineSettings, *, on_cuda: bool) -> dict[str, Any]:
-    """The kernel for a GPTQ checkpoint: as asked for, else the library's choice; on a CPU, for scoring alone, the one that keeps float32."""
+    """The kernel for a GPTQ checkpoint: as asked for, else the library's choice; on a CPU, for scoring alone, the float32 one."""
     folder = Path(artifact.path)
     if _method(folder) != "gptq":
         return {}

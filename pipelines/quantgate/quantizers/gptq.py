@@ -217,13 +217,7 @@ def _proof(plan: QuantizePlan, made: _Made, packed: list[str], into: Path, token
     weights = {name: sizes.get(name, 0) for name in packed}
     before, tied_before = _logits_in_memory(made.packer.model), layers.tied(plain)
     del made.packer.model
-    again = AutoModelForCausalLM.from_pretrained(
-        str(into),
-        dtype="auto" if plan.device.kind == "cuda" else torch.float32,
-        quantization_config=GPTQConfig(bits=gptq_settings(plan.variant).bits, backend="gptq_torch"),
-        device_map={"": plan.device.index} if plan.device.kind == "cuda" else None,
-        local_files_only=True,
-    )
+    again = _read_back(plan, into, packed)
     chosen = plan.variant.calibration
     return Proof(
         library=proof.library("gptqmodel"),
@@ -240,6 +234,28 @@ def _proof(plan: QuantizePlan, made: _Made, packed: list[str], into: Path, token
         calibration_sha256=None if chosen is None else chosen.sha256 or None,
         notes=_starved(made.seen, tokens),
     )
+
+
+def _read_back(plan: QuantizePlan, into: Path, packed: list[str]) -> Any:
+    """The model as transformers reads it. Raises ``EngineError`` for an architecture whose packed layers it does not find or fails on."""
+    on_cuda = plan.device.kind == "cuda"
+    try:
+        again = AutoModelForCausalLM.from_pretrained(
+            str(into),
+            dtype="auto" if on_cuda else torch.float32,
+            quantization_config=GPTQConfig(bits=gptq_settings(plan.variant).bits, backend="gptq_torch"),
+            device_map={"": plan.device.index} if on_cuda else None,
+            local_files_only=True,
+        )
+    except Exception as error:  # whatever a library raises on an architecture that it was not tried with
+        raise EngineError(f"transformers fails on the GPTQ checkpoint of this architecture: {type(error).__name__}: {error}") from error
+    found = {name for name, module in again.named_modules() if gptq_library.is_packed(module)}
+    if found != set(packed):
+        raise EngineError(
+            f"GPTQModel packed {len(packed)} layers of this architecture, and transformers finds {len(found)} of them when it reads the "
+            "checkpoint: it would run with random weights; choose another quantizer"
+        )
+    return again
 
 
 def _logits_in_memory(model: Any) -> torch.Tensor:

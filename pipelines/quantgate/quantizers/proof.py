@@ -17,6 +17,8 @@ from safetensors import safe_open
 from quantgate.errors import EngineError, NumericallyInvalid
 
 PROBE_IDS = 24
+TOLERANCE = 0.01
+"""Share of the largest logit that a kernel's rounding may move one by; the built-in quantizers come out at 0."""
 
 
 def probe(vocabulary: int) -> torch.Tensor:
@@ -35,8 +37,13 @@ def logits(model: Any) -> torch.Tensor:
 
 
 def difference(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Largest absolute difference."""
-    return float((before - after).abs().max())
+    """Largest absolute difference. Raises ``EngineError`` where it is more than rounding: the files hold another model."""
+    found, most = float((before - after).abs().max()), TOLERANCE * max(1.0, float(before.abs().max()))
+    if found > most:
+        raise EngineError(
+            f"read back from its files, the model's logits differ from those in memory by {found:.3g}; at most {most:.3g} is rounding"
+        )
+    return found
 
 
 def library(name: str) -> str:

@@ -259,3 +259,14 @@ def test_importing_the_quantizer_touches_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_another_model_read_back_is_an_error() -> None:
+    """B60: logits that differ by more than rounding are an error; equal ones give a difference of 0."""
+    import torch
+
+    logits = torch.tensor([[1.0, -20.0]])
+    assert proof.difference(logits, logits) == 0
+    assert proof.difference(logits, logits + 0.125) == 0.125
+    with pytest.raises(EngineError, match="differ from those in memory by 0.5"):
+        proof.difference(logits, logits + 0.5)
