@@ -40,8 +40,8 @@ CONFIGS: Mapping[str, Callable[[], Any]] = {
         word_embed_proj_dim=64, init_std=0.15, bos_token_id=1, eos_token_id=2, pad_token_id=0,
     ),
     "falcon": lambda: t.FalconConfig(
-        vocab_size=tiny.VOCABULARY, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, multi_query=True, new_decoder_architecture=False,
-        bias=False, initializer_range=0.15, bos_token_id=1, eos_token_id=2,
+        vocab_size=tiny.VOCABULARY, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, multi_query=True,
+        new_decoder_architecture=False, bias=False, initializer_range=0.15, bos_token_id=1, eos_token_id=2,
     ),
     "mixtral": lambda: t.MixtralConfig(**_GROUPED, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=False),
 }  # fmt: skip

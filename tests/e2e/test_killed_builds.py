@@ -109,5 +109,5 @@ def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "not-python").write_text("#!/bin/sh\necho no such module >&2\nexit 3\n")
     (tmp_path / "not-python").chmod(0o755)
     variant = Variant(name="x", quantizer="rtn", interpreter=str(tmp_path / "not-python"))
-    with pytest.raises(WorkerDied, match="exit code 3 without an answer.*no such module"):
+    with pytest.raises(WorkerDied, match=r"exit code 3 without an answer.*no such module"):
         build(tmp_path, tmp_path, variant)

@@ -90,7 +90,7 @@ def test_a_folder_used_where_it_lies_is_never_removed(tmp_path: Path) -> None:
 
 
 def test_commands(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """verify ends with 4 while something is not whole; after prune it ends with 0; prune alone takes an age."""
+    """Verifying ends with 4 while something is not whole; after prune it ends with 0; only prune takes an age."""
     assert main(["cache", "list", "--cache", str(cache)]) == 0
     assert "4 entries" in capsys.readouterr().out
     assert main(["cache", "verify", "--cache", str(cache), "--json"]) == 4

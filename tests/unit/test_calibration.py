@@ -48,7 +48,7 @@ def test_nothing_to_learn_from(tmp_path: Path, name: str) -> None:
     """An empty or missing file is refused."""
     if name.startswith("empty"):
         (tmp_path / name).write_text(" \n\n")
-    with pytest.raises(ConfigError, match="holds no text|cannot be read"):
+    with pytest.raises(ConfigError, match=r"holds no text|cannot be read"):
         read(tmp_path / name)
 
 

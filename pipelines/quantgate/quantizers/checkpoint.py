@@ -202,8 +202,8 @@ def _check_model(replaced: list[str], linear: dict[str, int], plan: QuantizePlan
     unknown = [name for name in replaced if name not in linear]
     if unknown:
         raise ConfigError(
-            f"variant '{plan.variant.name}': the checkpoint has {len(unknown)} quantized modules that the reference lacks, first {unknown[0]}: "
-            "it is another model"
+            f"variant '{plan.variant.name}': the checkpoint has {len(unknown)} quantized modules that the reference lacks, "
+            f"first {unknown[0]}: it is another model"
         )
 
 

@@ -13,8 +13,9 @@ def sentences(row: MeasurementRow) -> tuple[str, ...]:
     """What was checked of one variant's artifact; nothing where no proof was made."""
     if (shown := row.proof) is None:
         return ()
+    share = q.percent(shown.share_quantized)
     return (
-        f"{shown.modules_replaced} modules quantized by {shown.library}: {q.percent(shown.share_quantized)} of the parameters, {_bits(shown)}",
+        f"{shown.modules_replaced} modules quantized by {shown.library}: {share} of the parameters, {_bits(shown)}",
         f"in the files: {shown.tensors_checked} quantized tensors and scales, finite and not all zero; {_reload(shown)}",
         f"head and embedding: {_tied(shown.tied_before)} before, {_tied(shown.tied_after)} after",
         *_calibrated(shown),

@@ -268,5 +268,5 @@ def test_another_model_read_back_is_an_error() -> None:
     logits = torch.tensor([[1.0, -20.0]])
     assert proof.difference(logits, logits) == 0
     assert proof.difference(logits, logits + 0.125) == 0.125
-    with pytest.raises(EngineError, match="differ from those in memory by 0.5"):
+    with pytest.raises(EngineError, match=r"differ from those in memory by 0\.5"):
         proof.difference(logits, logits + 0.5)
