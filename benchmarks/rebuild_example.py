@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from quantgate import config, pipeline, rundir
+from quantgate.golden_schema import item_schema
 from quantgate.records import Report
 from quantgate.sinks.progress import ProgressDisplay
 
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "reports" / "example"
 SCHEMA = ROOT / "docs" / "schema" / "report-v1.schema.json"
 POLICY_SCHEMA = ROOT / "docs" / "schema" / "policy-v1.schema.json"
+ITEM_SCHEMA = ROOT / "docs" / "schema" / "golden-item-v1.schema.json"
 FILES = ("report.html", "report.md", "report.json", "junit.xml")
 
 
@@ -49,7 +51,8 @@ def main() -> None:
             rundir.write_text(EXAMPLE / name, rundir.read_text(folder / name))
     rundir.write_text(SCHEMA, schema_text())
     rundir.write_text(POLICY_SCHEMA, config.policy_schema_text())
-    print(f"{EXAMPLE}, {SCHEMA} and {POLICY_SCHEMA} are rebuilt")
+    rundir.write_text(ITEM_SCHEMA, json.dumps(item_schema(), indent=2) + "\n")
+    print(f"{EXAMPLE}, {SCHEMA}, {POLICY_SCHEMA} and {ITEM_SCHEMA} are rebuilt")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ class CharTokenizer:
     bos_id: int | None = BOS
     eos_ids: tuple[int, ...] = (EOS,)
     vocabulary_size = 1000
+    has_template = False
     digest = "ef" * 32
 
     def __init__(self, *, bos: int = 1) -> None:

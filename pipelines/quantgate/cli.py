@@ -12,6 +12,8 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, NoReturn
 
+from quantgate import golden_cli
+
 EXIT_CODES = """exit codes:
   0    pass: the run's demands are shown to be met
   1    blocked: a loss beyond the margin, or another limit broken, is shown
@@ -31,6 +33,9 @@ EPILOG = f"""start here:
   quantgate compare RUN_A RUN_B              what moved between two stored runs
   quantgate policy explain FILE              what a policy demands, and what golden sets can resolve under it
   quantgate cache list                       what the cache holds; verify it, or prune it
+  quantgate golden check PATH                what is wrong or doubtful in a golden set, with file, line and key
+  quantgate golden add SET --from FILE --reason TEXT
+                                             make the next version of a golden set, logged
   quantgate ui                               open the MLflow UI on the store of the reports
 
 {EXIT_CODES}"""
@@ -111,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_policy(commands)
     _add_cache(commands)
+    golden_cli.register(commands, _add)
     _add_ui(commands)
     return parser
 
@@ -396,11 +402,11 @@ def _side(folder: Path) -> Any:
 
 def _policy_explain(arguments: argparse.Namespace) -> int:
     config, golden, plan = _quantgate("config"), _quantgate("golden"), _quantgate("stages.plan")
-    words = _quantgate("render.policy")
+    words, item_keys = _quantgate("render.policy"), _quantgate("plugins").item_keys
     policy = config.load_policy(arguments.policy)
     if arguments.candidates is not None and arguments.candidates < 1:
         raise _quantgate("errors").UsageError(f"--candidates must be 1 or more, found {arguments.candidates}")
-    sets = tuple(golden.reference_of(golden.load(path)) for path in arguments.golden)
+    sets = tuple(golden.reference_of(golden.load(path, item_keys)) for path in arguments.golden)
     if sets and (fault := plan.fault(policy, sets)) is not None:
         raise config.policy_error(arguments.policy, fault.where, fault.what)
     candidates = arguments.candidates or policy.family_size or len(policy.order) or 1

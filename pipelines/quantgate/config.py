@@ -27,13 +27,18 @@ from quantgate.names import check_alias
 from quantgate.records import (
     NEVER_WAIVED,
     BatchPlan,
+    Better,
     Calibration,
     CheckRule,
+    DatasetSource,
     DeviceConfig,
+    DivergenceConfig,
+    HarnessSource,
     ModelSource,
     Policy,
     Role,
     Scalar,
+    Sequential,
     Tier,
     Variant,
     Waiver,
@@ -51,16 +56,21 @@ CALIBRATED = frozenset({"gptq"})
 CHECKPOINT = "checkpoint"
 LIMITS: Mapping[str, tuple[str, ...]] = {
     "quality": ("margin",),
+    "perplexity_ratio": ("maximum",),
     "output_length": ("minimum", "maximum"),
     "freed_share": ("minimum",),
     "share_quantized": ("minimum",),
     "ceiling_ratio": ("minimum",),
     "kl_mean": ("maximum",),
     "kl_p99": ("maximum",),
+    "kl_p999": ("maximum",),
+    "rms_probability_change": ("maximum",),
     "top1_agreement": ("minimum",),
 }
 """What each kind of check must give, and nothing else of these."""
-FOR_QUALITY = ("slice", "minimum_items")
+FOR_QUALITY = ("slice", "scale", "better")
+TESTED = ("quality", "perplexity_ratio")
+"""Kinds that are decided by a test, and can let a variant pass."""
 Share = Annotated[float, Field(gt=0, lt=1)]
 Limit = Annotated[float, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1)]
@@ -78,11 +88,12 @@ class RunConfig:
     engine: str
     executor: str
     variants: tuple[Variant, ...]
-    golden_sets: tuple[Path, ...]
+    golden_sets: tuple[Path | DatasetSource | HarnessSource, ...]
     policy_path: Path
     policy: Policy
     workload: Workload
     batch_plan: BatchPlan
+    divergence: DivergenceConfig | None
     out: Path
     cache: Path
     sinks: tuple[str, ...]
@@ -173,6 +184,16 @@ class _Scoring(_Section):
     max_rows: Count = 16
 
 
+class _Divergence(_Section):
+    texts: Annotated[str, Field(min_length=1)]
+    text_field: Name | Annotated[list[Name], Field(min_length=1)] = "text"
+    slice_field: Name | None = None
+    tokens_per_text: Annotated[int, Field(ge=2)] = 512
+    max_texts: Count = 100
+    reference: Literal["auto", "stored", "recomputed"] = "auto"
+    disk_limit: str | int | float = "8GB"
+
+
 class _MLflow(_Section):
     tracking_uri: str | None = None
     experiment: Annotated[str, Field(min_length=1)] = "quantgate"
@@ -184,6 +205,44 @@ class _Promotion(_Section):
     alias: str = "champion"
 
 
+class _Dataset(_Section):
+    """Rows of a dataset as items; what each key means stands at ``DatasetSource``."""
+
+    name: Annotated[str, Field(pattern=NAME)]
+    path: Name | None = None
+    hub: Name | None = None
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
+    config: Name | None = None
+    split: Name = "train"
+    columns: dict[str, Name | Annotated[list[Name], Field(min_length=1)]] = {}
+    format: dict[str, Name] = {}
+    extract: dict[str, Name] = {}
+    labels: list[str] | Name | None = None
+    constants: dict[str, Scalar | list[Scalar]] = {}
+    limit: Count | None = None
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class _Harness(_Section):
+    """Tasks of lm-evaluation-harness."""
+
+    tasks: Annotated[list[Name], Field(min_length=1)]
+    name: Annotated[str, Field(pattern=NAME)] | None = None
+    include_path: Name | None = None
+    limit: Count | None = None
+    num_fewshot: Annotated[int, Field(ge=0)] | None = None
+    metric: Name | None = None
+    filter: Name | None = None
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class _Source(_Section):
+    """A golden set that is made from a source: one of the two."""
+
+    datasets: _Dataset | None = None
+    lm_eval: _Harness | None = None
+
+
 class _Run(_Section):
     schema_version: int
     model: _Model
@@ -191,11 +250,12 @@ class _Run(_Section):
     engine: str = "transformers"
     executor: str = "process"
     variants: Annotated[list[_Variant], Field(min_length=1)]
-    golden_sets: Annotated[list[str], Field(min_length=1)]
+    golden_sets: Annotated[list[str | _Source], Field(min_length=1)]
     policy: str
     workload: _Workload = _Workload()
     scoring: _Scoring = _Scoring()
     calibration: _Calibration | None = None
+    divergence: _Divergence | None = None
     out: str = "../reports"
     cache: str | None = None
     sinks: list[str] = ["folder", "junit", "mlflow", "console"]
@@ -224,9 +284,11 @@ def _day(found: Any) -> str:
 class _Check(_Section):
     kind: Annotated[
         Literal[
-            "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "top1_agreement"
+            "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "kl_p999",
+            "rms_probability_change", "top1_agreement",
+            "perplexity_ratio",
         ],
-        _said("What is asked. Only quality can let a variant pass; the others can block one."),
+        _said("What is asked. Only quality and perplexity_ratio can let a variant pass; the others can block one."),
     ]  # fmt: skip
     tier: Annotated[Tier, _said("required: it blocks. advisory: it is shown and never decides.")] = "required"
     golden_set: Annotated[str, Field(min_length=1), _said("The golden set's name, * for every one.")] = "*"
@@ -234,10 +296,19 @@ class _Check(_Section):
         Name | Annotated[list[Name], Field(min_length=1)] | None,
         _said("quality: slices of the golden set, each a check of its own; * for every one. Left out: the whole set."),
     ] = None
-    minimum_items: Annotated[Count | None, _said("quality: the fewest items; left out: the policy's number.")] = None
-    margin: Annotated[Share | None, _said("quality: the largest loss allowed, a share of the items; 0.03 is 3 points.")] = None
+    minimum_items: Annotated[Count | None, _said("quality, perplexity_ratio: the fewest items; left out: the policy's number.")] = None
+    margin: Annotated[
+        Annotated[float, Field(gt=0)] | None,
+        _said("quality: the largest loss allowed, a share of the items; 0.03 is 3 points. Of unbounded scores: in their own unit."),
+    ] = None
+    scale: Annotated[
+        Literal["unbounded"] | None, _said("quality: scores may be any number, as log-likelihoods are; left out: they lie in 0 to 1.")
+    ] = None
+    better: Annotated[
+        Better | None, _said("quality: whether higher or lower scores are better, where the results do not state it.")
+    ] = None
     minimum: Annotated[Limit | None, _said("The smallest figure that passes; shares are written 0.25 for 25 %.")] = None
-    maximum: Annotated[Limit | None, _said("The largest figure that passes; divergence in nats a token.")] = None
+    maximum: Annotated[Limit | None, _said("The largest figure that passes; divergence in nats a token, perplexity as a ratio.")] = None
 
 
 class _Waiver(_Section):
@@ -249,6 +320,13 @@ class _Waiver(_Section):
         str, BeforeValidator(_day), Field(json_schema_extra={"format": "date"}),
         _said("The last day on which it holds, by the run's own date."),
     ]  # fmt: skip
+
+
+class _Sequential(_Section):
+    bet: Annotated[
+        float, Field(gt=0, alias="lambda"), _said("The bet against a loss of the margin at each item; under 1 / (1 - margin).")
+    ]
+    seed: Annotated[int, Field(ge=0), _said("Gives the order in which items are asked.")] = 0
 
 
 class _Policy(_Section):
@@ -271,6 +349,9 @@ class _Policy(_Section):
     alpha: Annotated[float, Field(gt=0, le=0.5), _said("One-sided chance of passing a variant that loses the margin.")] = 0.05
     power: Annotated[Share, _said("Chance with which a variant that loses nothing should pass; for planning.")] = 0.8
     planning_flip_rate: Annotated[Share, _said("Share of items that a good variant is expected to flip.")] = 0.05
+    noise_flip_rate: Annotated[
+        float, Field(ge=0, lt=1), _said("Share of items that the reference itself flips under other batches; for planning.")
+    ] = 0.005
     minimum_items: Annotated[Count, _said("The fewest items a quality check may be decided on.")] = 1
     max_absent_reference: Annotated[
         float, Field(ge=0, lt=1), _said("Largest share of items that the reference may leave unanswered.")
@@ -282,6 +363,14 @@ class _Policy(_Section):
     require_controls: Annotated[bool, _said("A run without a known-bad control is not measured.")] = False
     checks: Annotated[list[_Check], Field(min_length=1)]
     waivers: Annotated[list[_Waiver], _said("Checks that are not to block one variant, until a day.")] = []
+    looks: Annotated[
+        Annotated[int, Field(ge=2, le=20)] | None,
+        _said("How often quality is looked at while items are scored, the last time at all of them; left out: once."),
+    ] = None
+    looks_seed: Annotated[int, Field(ge=0), _said("looks: gives the order in which items are asked.")] = 0
+    sequential: Annotated[
+        _Sequential | None, _said("Quality is looked at after every item, by a test that stays valid whenever one stops.")
+    ] = None
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -297,6 +386,8 @@ def load_run(path: Path) -> RunConfig:
     _check_calibration(raw, document)
     _check_names(raw, document)
     _check_provenance(raw, document)
+    _check_golden_sets(raw, document)
+    _check_texts(raw, document, base)
     policy_path = _resolve(base, raw.policy)
     policy = load_policy(policy_path)
     _check_chances(raw, policy, policy_path)
@@ -308,11 +399,12 @@ def load_run(path: Path) -> RunConfig:
         engine=raw.engine,
         executor=raw.executor,
         variants=tuple(_variant(one, base, raw.calibration) for one in raw.variants),
-        golden_sets=tuple(_resolve(base, one) for one in raw.golden_sets),
+        golden_sets=tuple(_golden_set(one, base) for one in raw.golden_sets),
         policy_path=policy_path,
         policy=policy,
         workload=Workload(**{**raw.workload.model_dump(), "batch_sizes": tuple(sorted(set(raw.workload.batch_sizes)))}),
         batch_plan=BatchPlan(**raw.scoring.model_dump()),
+        divergence=None if raw.divergence is None else _divergence(raw.divergence, base, document),
         out=_resolve(base, raw.out),
         cache=_cache(raw.cache, base),
         sinks=tuple(raw.sinks),
@@ -334,12 +426,17 @@ def load_policy(path: Path) -> Policy:
         _check_limits(check, document, index)
     _check_correction(raw, document)
     _check_waivers(raw, document)
-    if not any(check.kind == "quality" and check.tier == "required" for check in raw.checks):
-        what = "no check is of kind 'quality' and tier 'required': the other kinds can block a variant, and none of them can pass one alone"
+    _check_early(raw, document)
+    if not any(check.kind in TESTED and check.tier == "required" for check in raw.checks):
+        what = (
+            "no check is of kind 'quality' and tier 'required', nor of kind 'perplexity_ratio': the others can block a variant, "
+            "none can pass one alone"
+        )
         raise document.error(("checks",), what)
-    values = raw.model_dump(exclude={"schema_version", "checks", "order", "waivers"})
+    values = raw.model_dump(exclude={"schema_version", "checks", "order", "waivers", "sequential"})
     return Policy(
         **values,
+        sequential=None if raw.sequential is None else Sequential(bet=raw.sequential.bet, seed=raw.sequential.seed),
         order=tuple(raw.order),
         checks=tuple(_rule(check) for check in raw.checks),
         waivers=tuple(Waiver(**one.model_dump()) for one in raw.waivers),
@@ -360,6 +457,11 @@ def policy_schema() -> dict[str, Any]:
     check["allOf"] = [
         {"if": {"properties": {"kind": {"const": kind}}}, "then": {"required": list(needs)}} for kind, needs in LIMITS.items()
     ]
+    bounded = {"properties": {"margin": {"anyOf": [{"type": "number", "exclusiveMaximum": 1}, {"type": "null"}]}}}
+    check["allOf"].append({"if": {"not": {"properties": {"scale": {"const": "unbounded"}}, "required": ["scale"]}}, "then": bounded})
+    check["allOf"].append(
+        {"if": {"properties": {"kind": {"const": "perplexity_ratio"}}}, "then": {"properties": {"maximum": {"minimum": 1}}}}
+    )
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -416,16 +518,46 @@ def _model_source(raw: _Model, base: Path) -> ModelSource:
     return ModelSource(**values)
 
 
+def _golden_set(raw: str | _Source, base: Path) -> Path | DatasetSource | HarnessSource:
+    if isinstance(raw, str):
+        return _resolve(base, raw)
+    if raw.datasets is not None:
+        values = raw.datasets.model_dump()
+        labels = raw.datasets.labels
+        constants = {key: tuple(one) if isinstance(one, list) else one for key, one in raw.datasets.constants.items()}
+        path = None if raw.datasets.path is None else str(_resolve(base, raw.datasets.path))
+        columns = {key: tuple(one) if isinstance(one, list) else one for key, one in raw.datasets.columns.items()}
+        values |= {"path": path, "columns": columns, "constants": constants}
+        return DatasetSource(**values | {"labels": tuple(labels) if isinstance(labels, list) else labels})
+    asked = raw.lm_eval or _Harness(tasks=["?"])  # _check_golden_sets has seen to it that there is one
+    files = tuple(str(_resolve(base, one)) if one.endswith((".yaml", ".yml")) else one for one in asked.tasks)
+    include = None if asked.include_path is None else str(_resolve(base, asked.include_path))
+    name = asked.name or "+".join(Path(one).stem if one.endswith((".yaml", ".yml")) else one for one in asked.tasks)
+    return HarnessSource(**{**asked.model_dump(), "name": name, "tasks": files, "include_path": include})
+
+
 def _device(raw: _Device, document: _Document) -> DeviceConfig:
     return DeviceConfig(
         kind=raw.kind,
         threads=raw.threads,
         index=raw.index,
-        memory_budget_bytes=None if raw.memory_budget is None else _size_bytes(raw.memory_budget, document),
+        memory_budget_bytes=None if raw.memory_budget is None else _size_bytes(raw.memory_budget, document, ("device", "memory_budget")),
     )
 
 
-def _size_bytes(value: str | int | float, document: _Document) -> int:
+def _divergence(raw: _Divergence, base: Path, document: _Document) -> DivergenceConfig:
+    return DivergenceConfig(
+        path=str(_resolve(base, raw.texts)),
+        fields=(raw.text_field,) if isinstance(raw.text_field, str) else tuple(raw.text_field),
+        slice_field=raw.slice_field,
+        tokens_per_text=raw.tokens_per_text,
+        max_texts=raw.max_texts,
+        reference=raw.reference,
+        disk_limit_bytes=_size_bytes(raw.disk_limit, document, ("divergence", "disk_limit")),
+    )
+
+
+def _size_bytes(value: str | int | float, document: _Document, where: tuple[str | int, ...]) -> int:
     """``600MiB`` -> bytes. A number without unit is bytes."""
     text = str(value).replace(" ", "").upper()
     unit = next((one for one in sorted(SIZE_UNITS, key=len, reverse=True) if text.endswith(one)), "")
@@ -436,7 +568,7 @@ def _size_bytes(value: str | int | float, document: _Document) -> int:
         size = 0
     if size <= 0:
         what = f"'{value}' is not a size; write a number with B, KB, MB, GB, KiB, MiB or GiB, for example 600MiB"
-        raise document.error(("device", "memory_budget"), what)
+        raise document.error(where, what)
     return size
 
 
@@ -493,6 +625,27 @@ def _check_sources(raw: _Run, document: _Document) -> None:
         raise document.error(("model", "hub"), what)
 
 
+def _check_golden_sets(raw: _Run, document: _Document) -> None:
+    """A golden set is a path or one source; a hub's dataset is pinned, and a set's name can be a file's."""
+    for index, one in enumerate(raw.golden_sets):
+        if isinstance(one, str):
+            continue
+        where: tuple[str | int, ...] = ("golden_sets", index)
+        if (one.datasets is None) == (one.lm_eval is None):
+            raise document.error(where, "a golden set is a path, or one of 'datasets' and 'lm_eval'")
+        if one.datasets is not None:
+            given = [key for key in ("path", "hub") if getattr(one.datasets, key) is not None]
+            if len(given) != 1:
+                found = " and ".join(given) if given else "none"
+                raise document.error((*where, "datasets"), f"a dataset needs exactly one of path and hub; found {found}")
+            if one.datasets.hub is not None and one.datasets.revision is None:
+                what = "a hub dataset needs 'revision': the commit that is to be asked, so that it can be found again"
+                raise document.error((*where, "datasets", "hub"), what)
+        if one.lm_eval is not None and one.lm_eval.name is None and not re.match(NAME, _golden_set(one, Path()).name):
+            what = "the tasks make no name for reports; give the golden set a 'name'"
+            raise document.error((*where, "lm_eval"), what)
+
+
 def _check_variants(raw: _Run, document: _Document, base: Path) -> None:
     names = [variant.name for variant in raw.variants]
     for index, name in enumerate(names):
@@ -534,6 +687,18 @@ def _check_calibration(raw: _Run, document: _Document) -> None:
         if variant.quantizer in CALIBRATED and variant.calibration is None and raw.calibration is None:
             what = f"quantizer '{variant.quantizer}' learns from texts: add 'calibration' with a file, for the run or for this variant"
             raise document.error(("variants", index, "quantizer"), what)
+
+
+def _check_texts(raw: _Run, document: _Document, base: Path) -> None:
+    """The file's name becomes part of checks' names and of paths, so it obeys the rule of names."""
+    if raw.divergence is None:
+        return
+    path = _resolve(base, raw.divergence.texts)
+    if not path.is_file():
+        raise document.error(("divergence", "texts"), f"there is no file of texts {path}")
+    if not re.match(NAME, path.stem):
+        what = f"the file's name '{path.stem}' names the check: letters, digits, '.', '_' and '-' are allowed; rename the file"
+        raise document.error(("divergence", "texts"), what)
 
 
 def _check_names(raw: _Run, document: _Document) -> None:
@@ -617,6 +782,23 @@ def _check_correction(raw: _Policy, document: _Document) -> None:
         raise document.error(("family_size",), "'family_size' is for 'require: any' with 'correction: holm'")
 
 
+def _check_early(raw: _Policy, document: _Document) -> None:
+    """Looking early: in one way or the other, and with a bet that no item can turn into less than nothing."""
+    if raw.sequential is not None and raw.looks is not None:
+        raise document.error(("looks",), "'looks' and 'sequential' are two ways of looking early; keep one of them")
+    if raw.looks is None and raw.looks_seed:
+        raise document.error(("looks_seed",), "'looks_seed' is for 'looks'; in the anytime-valid mode the seed is 'sequential.seed'")
+    if raw.sequential is None:
+        return
+    for index, check in enumerate(raw.checks):
+        if check.kind == "quality" and check.scale == "unbounded":
+            what = "'sequential' is for scores in 0 to 1; for scores without bounds use 'looks', or neither"
+            raise document.error(("checks", index, "scale"), what)
+        if check.kind == "quality" and check.margin is not None and raw.sequential.bet >= 1 / (1 - check.margin):
+            most = f"lambda must lie under 1 / (1 - margin) = {1 / (1 - check.margin):.4g} for the margin {check.margin:g}"
+            raise document.error(("sequential", "lambda"), f"{most}; found {raw.sequential.bet:g}")
+
+
 def _check_waivers(raw: _Policy, document: _Document) -> None:
     seen: set[tuple[str, str]] = set()
     for index, waiver in enumerate(raw.waivers):
@@ -634,6 +816,14 @@ def _check_limits(check: _Check, document: _Document, index: int) -> None:
     for key in FOR_QUALITY:
         if check.kind != "quality" and getattr(check, key) is not None:
             raise document.error(("checks", index, key), f"'{key}' is for checks of kind quality; found {check.kind}")
+    if check.kind not in TESTED and check.minimum_items is not None:
+        raise document.error(("checks", index, "minimum_items"), f"'minimum_items' is for checks of kind quality; found {check.kind}")
+    if check.margin is not None and check.margin >= 1 and check.scale is None:
+        what = f"margin: must be less than 1; found {check.margin:g} (0.03 is 3 points; for unbounded scores write 'scale: unbounded')"
+        raise document.error(("checks", index, "margin"), what)
+    if check.kind == "perplexity_ratio" and check.maximum is not None and check.maximum < 1:
+        what = f"maximum: a ratio of perplexities is 1 where nothing is lost, and must be 1 or more; found {check.maximum:g}"
+        raise document.error(("checks", index, "maximum"), what)
     for key in ("margin", "minimum", "maximum"):
         given = getattr(check, key) is not None
         if given and key not in needs:
@@ -686,7 +876,7 @@ class _Document:
             read = model.model_validate(self.values)
         except ValidationError as error:
             # A misspelt key is also a missing one: the misspelling comes first.
-            details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+            details = sorted(_meant(error.errors()), key=lambda detail: detail["type"] != "extra_forbidden")
             raise self._translate(model, details[0]) from None
         if read.schema_version != SCHEMA_VERSION:
             raise self.error(
@@ -704,8 +894,16 @@ class _Document:
                 return self.lines[where[:length]]
         return 1
 
+    def _place(self, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        """A path without the branches of unions that pydantic puts into it; the last part may be a key that is missing."""
+        kept: tuple[str | int, ...] = ()
+        for part in loc[:-1]:
+            if (*kept, part) in self.lines:
+                kept = (*kept, part)
+        return (*kept, *loc[-1:])
+
     def _translate(self, model: type[BaseModel], detail: ErrorDetails) -> ConfigError:
-        where = tuple(detail["loc"])
+        where = self._place(tuple(detail["loc"]))
         while where and where not in self.lines and detail["type"] != "missing":
             where = where[:-1]  # pydantic adds the branch of a union to the path
         key = ".".join(str(part) for part in where)
@@ -719,6 +917,13 @@ class _Document:
                 return self.error(where[:-1], f"key '{key}' is missing")
             case _:
                 return self.error(where, f"{key}: {_plain(detail)}")
+
+
+def _meant(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without what a union says of its other branch: whoever wrote a section did not mean a text."""
+    deeper = [detail for detail in details if detail["loc"][-1:] != ("str",) and detail["type"] != "model_type"]
+    places = {two["loc"][:length] for two in deeper for length in range(len(two["loc"]))}
+    return [one for one in details if one["loc"][-1:] != ("str",) or one["loc"][:-1] not in places]
 
 
 def _plain(detail: ErrorDetails) -> str:
@@ -747,7 +952,8 @@ def _keys_at(model: type[BaseModel], where: tuple[str | int, ...]) -> set[str]:
     for part in where:
         if isinstance(part, str) and isinstance(current, type) and issubclass(current, BaseModel):
             current = _section_in(current.model_fields[part].annotation)
-    return set(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else set()
+    fields = current.model_fields if isinstance(current, type) and issubclass(current, BaseModel) else {}
+    return {field.alias or name for name, field in fields.items()}
 
 
 def _section_in(annotation: Any) -> Any:

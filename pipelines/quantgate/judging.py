@@ -231,6 +231,9 @@ def _task_of(sheet: ScoreSheet, chance_level: float | None) -> TaskResults:
         conditions=stated,
         marks={},
         prompts={},
+        scale=sheet.scale or "binary",
+        better=sheet.better,
+        stopped=sheet.stopped,
     )
 
 
@@ -266,7 +269,10 @@ def _digest(asked: Asked, evidence: Evidence, sides: Sequence[Side]) -> str:
 
 def _rows_digest(items: Sequence[ItemScore]) -> str:
     rows = [
-        [one.item_id, one.slice, one.cluster, one.value, one.evidence.nonfinite, one.evidence.loglikelihoods]
+        [
+            one.item_id, one.slice, one.cluster, one.value, one.evidence.nonfinite, one.evidence.loglikelihoods,
+            one.evidence.scored_tokens,
+        ]
         for one in items
     ]
     return hashlib.sha256(json.dumps(rows, ensure_ascii=True, separators=(",", ":")).encode()).hexdigest()

@@ -113,7 +113,11 @@ def shape_of_config(config: Config) -> ModelShape:
     if tied is None:
         tied = _family(text) in _TIED_BY_DEFAULT
     return ModelShape(
-        layers=layers_of_config(config), hidden=_whole(text, _HIDDEN), vocabulary=vocabulary, tied=bool(tied)
+        layers=layers_of_config(config),
+        hidden=_whole(text, _HIDDEN),
+        vocabulary=vocabulary,
+        tied=bool(tied),
+        context_tokens=_optional(text, ("max_position_embeddings", "n_positions", "n_ctx")),
     )
 
 

@@ -1,6 +1,7 @@
 """Everything that a run measures, one variant at a time, each in a process of its own.
 
-``quantize`` for all, then ``load -> capacity -> score -> kl`` for each, then ``time`` with the reference's process and a variant's in turn.
+``quantize`` for all, then ``load -> capacity -> score -> kl`` (or ``read``) for each,
+then ``time`` with the reference's process and a variant's in turn.
 A stage that is done is kept under the digest of everything it depends on: a resumed run skips it, and a later run on the same machine uses
 it again. Speed is never used again: machines drift. A failure is evidence of its variant and does not take the others along.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from quantgate import provenance, rundir
+from quantgate import golden, provenance, rundir
 from quantgate.config import RunConfig
 from quantgate.errors import MeasureError, RunFolderError, UsageError, WorkerFailed
 from quantgate.ports import Display, Executor, Worker
@@ -23,6 +24,7 @@ from quantgate.records import (
     BatchPlan,
     Capacity,
     Distributions,
+    DivergenceConfig,
     Failure,
     Fingerprint,
     Generation,
@@ -32,10 +34,12 @@ from quantgate.records import (
     RunInfo,
     ScoreSheet,
     SpeedRun,
+    TextReading,
     Variant,
     VariantEvidence,
 )
-from quantgate.stages import diverge
+from quantgate.stages import diverge, early, stopping
+from quantgate.texts import Texts
 
 SEED = 20240229
 IDENTITY_ROWS_DIVISOR = 4
@@ -57,7 +61,9 @@ class Run:
     base: Artifact | None = None
     evidence: dict[str, VariantEvidence] = field(default_factory=dict)
     distributions: dict[str, Distributions] = field(default_factory=dict)
-    """The reference's stored distributions, by golden set."""
+    """The reference's stored distributions, by golden set; over texts under the empty name."""
+    texts: Texts | None = None
+    """What divergence is taken over, where it is not the prompts."""
 
 
 def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...]:
@@ -66,8 +72,9 @@ def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...
         f"{stage} {one.name}"
         for one in goldens
         for stage in ("score", "kl")
-        if stage == "score" or diverge.positions(len(one.items))
+        if stage == "score" or (config.divergence is None and diverge.positions(len(one.items)))
     ]
+    scored += [] if config.divergence is None else [f"read {config.divergence.name}"]
     each = [stage for one in config.variants for stage in ("load", *(["capacity"] * _is_filled(one)), *scored)]
     timed = ["time" for one in config.variants if _is_timed(one) and one.role != "reference"]
     return ("quantize",) * len(config.variants) + (*each, *timed)
@@ -95,6 +102,7 @@ def measure_all(work: Run) -> None:
             _measure(work, variant)
         if variant.role == "reference" and work.evidence[variant.name].loaded is None:
             return
+    _agree_on_plans(work)
     _time_all(work)
 
 
@@ -262,9 +270,10 @@ def _measure(work: Run, variant: Variant) -> None:
         for one in work.goldens:
             with _failures(work, variant, f"score {one.name}"):
                 _score(work, variant, one, lazy)
-            if diverge.positions(len(one.items)):
-                with _failures(work, variant, f"kl {one.name}"):
-                    _diverge(work, variant, one, lazy)
+            _diverge_or_say(work, variant, one, lazy)
+        if work.texts is not None:
+            with _failures(work, variant, f"read {work.texts.name}"):
+                _read(work, variant, work.texts, lazy)
 
 
 def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
@@ -274,14 +283,18 @@ def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
     work.evidence[variant.name] = replace(work.evidence[variant.name], loaded=opened.loaded, device=opened.device)
 
 
-def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
+def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy, token_budget: int | None = None) -> None:
     plan = _plan(work.config.batch_plan, variant)
+    plan = plan if token_budget is None else replace(plan, token_budget=token_budget)
     artifact = work.evidence[variant.name].artifact
-    key = _key(work, artifact=artifact, engine=work.config.engine, golden=one.sha256, plan=plan, **_machine(work), **_way(variant))
+    parts = {"artifact": artifact, "golden": one.sha256, "plan": plan}
+    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(variant), **_early(work, variant, one))
 
     def make() -> ScoreSheet:
         lazy.open()
         values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan, "variant": variant.name}
+        if early.looks_early(work.config.policy):
+            return _score_in_parts(work, variant, one, lambda only: lazy.ask("score", ScoreSheet, only=only, **values))
         return lazy.ask("score", ScoreSheet, **values)
 
     sheet = _kept(work, variant, f"score {one.name}", ScoreSheet, key, make)
@@ -289,6 +302,141 @@ def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
     rundir.write_text(work.folder / "variants" / variant.name / "scores" / f"{one.name}.jsonl", lines)
     known = work.evidence[variant.name]
     work.evidence[variant.name] = replace(known, sheets=(*known.sheets, sheet))
+
+
+def _early(work: Run, variant: Variant, one: GoldenSet) -> dict[str, Any]:
+    """What a sheet depends on besides, where the policy looks early: when a candidate's ends follows from the policy and the reference."""
+    if not early.looks_early(work.config.policy):
+        return {}
+    parts = stopping.parts(work.config.policy, golden.reference_of(one))
+    if variant.role != "candidate":
+        return {"parts": parts}
+    base = work.evidence[work.config.reference.name]
+    sheets = [sheet.items for sheet in base.sheets if sheet.golden_sha256 == one.sha256]
+    return {"parts": parts, "policy": work.config.policy, "candidates": len(work.config.candidates), "reference": sheets}
+
+
+def _score_in_parts(work: Run, variant: Variant, one: GoldenSet, ask: Callable[[tuple[str, ...]], ScoreSheet]) -> ScoreSheet:
+    """Ask part after part; a candidate's scoring ends where a pass is shown."""
+    policy, reference = work.config.policy, golden.reference_of(one)
+    known = (work.evidence[work.config.reference.name], work.evidence[variant.name])
+    sheets: list[ScoreSheet] = []
+    for part in stopping.parts(policy, reference):
+        sheets.append(ask(part))
+        sheet = stopping.joined(sheets, reference, policy)
+        stopped = stopping.enough(sheet, reference, known, (policy, len(work.config.candidates)))
+        if stopped is not None:
+            asked = f"{len(sheet.items)} of {len(one.items)} items"
+            work.display.note(f"{variant.name}: scoring {one.name} stopped after {asked}: a pass is shown")
+            return stopped
+    return stopping.joined(sheets, reference, policy)
+
+
+def _diverge_or_say(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
+    """Divergence after the prompts of a golden set, or on the variant's sheet why there is none."""
+    why = diverge.why_none(one) if work.texts is None else f"it was taken over the texts {work.texts.name}"
+    if why is None:
+        before = len(work.evidence[variant.name].failures)
+        with _failures(work, variant, f"kl {one.name}"):
+            _diverge(work, variant, one, lazy)
+        failed = work.evidence[variant.name].failures[before:]
+        why = failed[0].message if failed else None
+    if why is not None and variant.role != "reference":
+        known = work.evidence[variant.name]
+        sheets = tuple(replace(each, why_no_kl=why) if each.golden_sha256 == one.sha256 else each for each in known.sheets)
+        work.evidence[variant.name] = replace(known, sheets=sheets)
+
+
+def _read(work: Run, variant: Variant, texts: Texts, lazy: _Lazy) -> None:
+    """The reference reads first and stores its distributions where there is room; every other variant is compared with them."""
+    config = work.config.divergence
+    if config is None:
+        return
+    one, base, reference = work.evidence[variant.name], work.distributions.get(""), work.evidence[work.config.reference.name]
+    key = _key(
+        work,
+        artifact=one.artifact,
+        engine=work.config.engine,
+        texts=texts.sha256,
+        divergence=replace(config, path=config.name),
+        base=None if variant.role == "reference" else (base, reference.artifact),
+        **_machine(work),
+        **_way(variant),
+    )
+    values = {"divergence": config, "texts_sha256": texts.sha256}
+    stage = f"read {texts.name}"
+    if variant.role == "reference":
+
+        def store() -> Distributions:
+            lazy.open()
+            return lazy.ask("read", Distributions, into=str(work.config.cache / "distributions" / f"{key}.npy"), **values)
+
+        found = _kept(work, variant, stage, Distributions, key, store, rundir.is_whole)
+        work.distributions[""] = found
+        work.evidence[variant.name] = replace(work.evidence[variant.name], reading=found.reading)
+        _say_how(work, config, found)
+        return
+
+    def compare() -> TextReading:
+        lazy.open()
+        asked = {"reference": base, "reference_artifact": reference.artifact, "engine": work.config.engine, "device": work.config.device}
+        return lazy.ask("compare", TextReading, **asked, **values)
+
+    if base is None:
+        raise MeasureError(f"the reference did not read the texts {texts.name}")
+    read = _kept(work, variant, stage, TextReading, key, compare)
+    work.evidence[variant.name] = replace(work.evidence[variant.name], reading=read)
+
+
+def _say_how(work: Run, config: DivergenceConfig, found: Distributions) -> None:
+    if found.why_not_stored and config.reference == "auto":
+        work.display.note(
+            f"the reference's distributions over {config.name} are not stored, {found.why_not_stored}: each variant's process runs the "
+            "reference beside it"
+        )
+
+
+def _agree_on_plans(work: Run) -> None:
+    """Where a variant ran out of memory and was scored under a smaller token budget, score all the others under it too.
+
+    Answers may depend on the batch. A variant that cannot be scored so loses its sheet, which counts as not measured.
+    """
+    for one in work.goldens:
+        while behind := _behind(work, one):
+            variant, least = behind
+            why = f"scoring {one.name} again in batches of {least} tokens: another variant had no memory for more"
+            work.display.note(f"{variant.name}: {why}")
+            _score_again(work, variant, one, least)
+
+
+def _behind(work: Run, one: GoldenSet) -> tuple[Variant, int] | None:
+    """A variant whose sheet is of a larger token budget than the smallest, and that one."""
+    sheets = {
+        variant.name: sheet
+        for variant in work.config.variants
+        for sheet in work.evidence[variant.name].sheets
+        if sheet.golden_sha256 == one.sha256
+    }
+    least = min((sheet.batch_plan.token_budget for sheet in sheets.values()), default=0)
+    larger = (each for each in work.config.variants if each.name in sheets and sheets[each.name].batch_plan.token_budget > least)
+    found = next(larger, None)
+    return None if found is None else (found, least)
+
+
+def _score_again(work: Run, variant: Variant, one: GoldenSet, token_budget: int) -> None:
+    """Replace a sheet by one of a smaller budget, in a process of its own; what its distributions said stays."""
+    known = work.evidence[variant.name]
+    before = next(sheet for sheet in known.sheets if sheet.golden_sha256 == one.sha256)
+    work.evidence[variant.name] = replace(known, sheets=tuple(sheet for sheet in known.sheets if sheet is not before))
+    with ExitStack() as stack, _failures(work, variant, f"score {one.name}"):
+        _score(work, variant, one, _Lazy(work, variant, stack), token_budget)
+    known = work.evidence[variant.name]
+    sheets = [
+        replace(sheet, kl=before.kl, why_no_kl=before.why_no_kl) if sheet.golden_sha256 == one.sha256 else sheet
+        for sheet in known.sheets
+    ]
+    place = [golden.sha256 for golden in work.goldens].index
+    work.evidence[variant.name] = replace(known, sheets=tuple(sorted(sheets, key=lambda sheet: place(sheet.golden_sha256))))
 
 
 def _diverge(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:

@@ -16,12 +16,12 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import golden, judging, plugins, preflight, provenance, rundir, runs
+from quantgate import gathering, golden, golden_items, judging, plugins, preflight, provenance, rundir, runs, texts
 from quantgate.config import UNCORRECTED, RunConfig, policy_error, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
 from quantgate.measuring import Run, measure_all, planned
-from quantgate.ports import Display, Registry, Sink
+from quantgate.ports import Display, Metric, Registry, Sink
 from quantgate.records import (
     UNDATED,
     DeviceInfo,
@@ -36,8 +36,9 @@ from quantgate.records import (
     VariantEvidence,
 )
 from quantgate.stages import gate, plan, promote, report
+from quantgate.stages.figures import weight_fault
 from quantgate.stages.report import Context
-from quantgate.stats.power import items_needed, power
+from quantgate.stats.power import items_needed
 
 LEAST_POWER = 0.7
 
@@ -57,10 +58,11 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
 
     On Ctrl-C the workers are ended and the folder can be resumed; ``KeyboardInterrupt`` goes on to the caller.
     """
-    goldens = tuple(golden.load(path) for path in config.golden_sets)
+    goldens = gathering.gather(config.golden_sets, config.cache, display.note)
     _check_golden(goldens, config, options)
     preflight.check_settings(config.variants, str(config.path))
     config = replace(config, variants=preflight.prepared(config.variants, goldens, config.cache))
+    read = None if config.divergence is None else texts.load(config.divergence)
     fingerprint = _fingerprint(config)
     folder, info = _run_folder(config, options)
     with rundir.held(folder):
@@ -74,6 +76,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
             shelf=rundir.Shelf(run=folder, cache=config.cache, fresh=options.fresh),
             goldens=goldens,
             fingerprint=fingerprint,
+            texts=read,
         )
         started_s = display.now_s()
         display.start(folder, planned(config, goldens))
@@ -106,17 +109,42 @@ def _check_golden(goldens: tuple[GoldenSet, ...], config: RunConfig, options: Op
     names = [one.name for one in goldens]
     if len(set(names)) < len(names):
         raise ConfigError(f"two golden sets have the same name: {', '.join(names)}", file=str(config.path))
+    for each in goldens:
+        _check_items(each) if each.harness is None else _check_harness(each, config)
+    if (unequal := weight_fault(config.policy, goldens)) is not None:
+        raise ConfigError(unequal, file=str(config.policy_path))
     references = tuple(golden.reference_of(one) for one in goldens)
-    if (fault := plan.fault(config.policy, references)) is not None:
+    texts_name = None if config.divergence is None else config.divergence.name
+    if texts_name in names:
+        raise ConfigError(f"the texts of 'divergence' and a golden set have the same name: {texts_name}", file=str(config.path))
+    if (fault := plan.fault(config.policy, references, texts_name)) is not None:
         raise policy_error(config.policy_path, fault.where, fault.what)
     for question in plan.questions(config.policy, references, len(config.candidates)):
         if question.rule.tier == "required" and not options.allow_underpowered:
             _check_power(question, config)
+            if (noisy := plan.why_noisy(question, config.policy)) is not None:
+                raise ConfigError(noisy, file=str(config.policy_path))
+
+
+def _check_items(one: GoldenSet) -> None:
+    """Refuse items that their metric could not score whatever a model does, and metrics whose library is not installed."""
+    metrics: dict[str, Metric] = {name: plugins.load("metric", name)() for name in {item.metric for item in one.items}}
+    faults = [(item.line, reason) for item in one.items if (reason := metrics[item.metric].why_unfit(item)) is not None]
+    if faults:
+        file = Path(one.path) / golden.ITEMS_FILE if Path(one.path).is_dir() else Path(one.path)
+        raise golden_items.together(faults[: golden_items.MAX_FAULTS], str(file))
+
+
+def _check_harness(one: GoldenSet, config: RunConfig) -> None:
+    """A task of lm-evaluation-harness is scored whole, by its own code: it has no looks in between."""
+    if config.policy.looks is not None or config.policy.sequential is not None:
+        what = f"golden set {one.name} is a task of lm-evaluation-harness, scored whole; take looks or sequential out of the policy"
+        raise ConfigError(what, file=str(config.policy_path))
 
 
 def _check_power(question: plan.Question, config: RunConfig) -> None:
     policy, margin, alpha = config.policy, question.margin, question.level
-    reached = power(n=question.items, flip_rate=policy.planning_flip_rate, margin=margin, alpha=alpha)
+    reached = plan.chance(question, policy, policy.planning_flip_rate, alpha)
     if reached >= LEAST_POWER:
         return
     chances = round(policy.alpha / alpha)

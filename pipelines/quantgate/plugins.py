@@ -10,7 +10,9 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from quantgate import golden_keys
 from quantgate.errors import MissingExtra, UnknownPlugin, UsageError
+from quantgate.golden_keys import ItemKeys
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "quantizer": {
@@ -33,6 +35,17 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "metric": {
         "exact_match": "quantgate.metrics.exact_match:ExactMatch",
         "multiple_choice": "quantgate.metrics.multiple_choice:MultipleChoice",
+        "multiple_choice_norm": "quantgate.metrics.multiple_choice_norm:MultipleChoiceNorm",
+        "multiple_choice_norm_bytes": "quantgate.metrics.multiple_choice_norm_bytes:MultipleChoiceNormBytes",
+        "numeric_match": "quantgate.metrics.numeric_match:NumericMatch",
+        "regex": "quantgate.metrics.regex:Regex",
+        "f1": "quantgate.metrics.f1:F1",
+        "rouge": "quantgate.metrics.rouge:Rouge",
+        "bleu": "quantgate.metrics.bleu:Bleu",
+        "json_schema": "quantgate.metrics.json_schema:JsonSchema",
+        "instructions": "quantgate.metrics.instructions:Instructions",
+        "perplexity": "quantgate.metrics.perplexity:Perplexity",
+        "library": "quantgate.metrics.library:Library",
     },
     "reader": {
         "lm_eval": "quantgate.readers.lm_eval:LmEvalReader",
@@ -40,6 +53,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "nemo": "quantgate.readers.nemo:NemoReader",
         "table": "quantgate.readers.table:TableReader",
         "parquet": "quantgate.readers.parquet:ParquetReader",
+    },
+    "source": {
+        "datasets": "quantgate.sources.datasets:DatasetsSource",
+        "lm_eval": "quantgate.sources.lm_eval:LmEvalSource",
     },
     "executor": {"process": "quantgate.executors.process:ProcessExecutor"},
     "sink": {
@@ -53,6 +70,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "local": "quantgate.registries.local:LocalRegistry",
     },
 }
+EXTRAS = {"lm_eval": "'quantgate[lm-eval]'"}
+"""Library -> what to install, where that is not the library's own name."""
 
 BESIDE: dict[str, dict[str, str]] = {
     "settings": {
@@ -98,10 +117,20 @@ def _loaded(target: str, what: str) -> Any:
         missing = (error.name or "?").split(".")[0]
         if missing == "quantgate":
             raise
-        raise MissingExtra(what, missing, install=f"pip install {missing}") from error
+        raise MissingExtra(what, missing, install=f"pip install {EXTRAS.get(missing, missing)}") from error
     if not hasattr(found, attribute):
         raise UsageError(f"{what} is entered as {module}:{attribute}, and {module} has no such class")
     return getattr(found, attribute)
+
+
+def item_keys(metric: str) -> ItemKeys | None:
+    """The keys of a metric's items: from the table for those that come with the program, else from the adapter; None for no metric."""
+    if metric in golden_keys.BUILT_IN or metric not in known("metric"):
+        return golden_keys.BUILT_IN.get(metric)
+    keys = getattr(load("metric", metric), "keys", None)
+    if not isinstance(keys, ItemKeys):
+        raise UsageError(f"metric '{metric}' does not say which keys its items have: its class needs 'keys', an ItemKeys")
+    return keys
 
 
 def _target(seam: str, name: str) -> str:

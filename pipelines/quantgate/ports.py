@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from quantgate.golden_keys import ItemKeys
 from quantgate.records import (
     Artifact,
     ChoiceLogProbs,
@@ -15,6 +16,7 @@ from quantgate.records import (
     DeviceInfo,
     EngineSettings,
     GoldenItem,
+    GoldenSet,
     ItemEvidence,
     ItemScore,
     Loaded,
@@ -42,6 +44,17 @@ class QuantizePlan:
     variant: Variant
     base: Artifact | None
     device: DeviceConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """One text to be written by greedy decoding."""
+
+    item_id: str
+    """Whom an error is to name."""
+    context: str
+    stop: tuple[str, ...]
+    max_new_tokens: int
 
 
 class Quantizer(Protocol):
@@ -89,6 +102,8 @@ class Tokenizer(Protocol):
     bos_id: int | None
     eos_ids: tuple[int, ...]
     vocabulary_size: int
+    has_template: bool
+    """Whether there is a chat template: an item that names no template is put into it."""
     digest: str
     """Digest of vocabulary and chat template."""
 
@@ -98,7 +113,7 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str: ...
 
     def render(self, item: GoldenItem) -> str:
-        """The text of an item as the model sees it, chat template applied where the item asks for it."""
+        """The text of an item as the model sees it, chat template applied where the item asks for it, or names none and there is one."""
 
 
 class Session(Protocol):
@@ -116,8 +131,12 @@ class Session(Protocol):
     ) -> Iterator[ChoiceLogProbs]:
         """Each context runs once, its continuations reuse its cache; one batch of contexts a call."""
 
-    def distributions(self, contexts: Sequence[tuple[int, ...]]) -> Iterator[Any]:
-        """Float32 arrays [rows, vocabulary] of raw logits after each context, in order, one batch a call."""
+    def distributions(self, contexts: Sequence[tuple[int, ...]], *, every_position: bool = False) -> Iterator[Any]:
+        """Float32 arrays [rows, vocabulary] of raw logits after each context, in order, one batch a call.
+
+        With ``every_position`` after each token of each context: the first context's rows first, in blocks of at most 64 MiB, a block
+        within one context. The next block is made when it is asked for.
+        """
 
 
 class Engine(Protocol):
@@ -127,11 +146,23 @@ class Engine(Protocol):
 
 
 class Metric(Protocol):
-    """Scores one item from what the model produced."""
+    """Scores one item from what the model produced, and combines items as the metric is: a corpus figure is no mean of items'."""
 
     info: MetricInfo
+    keys: ItemKeys
+    """What its items have in a golden set."""
 
-    def score(self, item: GoldenItem, evidence: ItemEvidence) -> ItemScore: ...
+    def info_of(self, item: GoldenItem) -> MetricInfo:
+        """The metric as this item's options make it; items of different kinds are never combined."""
+
+    def why_unfit(self, item: GoldenItem) -> str | None:
+        """Half a sentence, with the field, where an item could not be scored whatever a model does. Asked before anything is built."""
+
+    def score(self, item: GoldenItem, evidence: ItemEvidence) -> ItemScore:
+        """The item's score, turned so that larger is better."""
+
+    def combine(self, items: Sequence[ItemScore]) -> float | None:
+        """The figure of these items in the metric's own unit and direction; None where none has a value."""
 
 
 class Worker(Protocol):
@@ -166,6 +197,41 @@ class Reader(Protocol):
 
         Raises ``ResultsError`` for what cannot be read without a guess, ``BrokenResults`` for evidence that is not whole.
         """
+
+
+class Answers(Protocol):
+    """A loaded variant as somebody else's task code asks it: in text, all requests of a kind together."""
+
+    def loglikelihoods(self, asked: Sequence[tuple[str, str]], *, greedy: bool) -> list[tuple[float, bool]]:
+        """Nats of each continuation after its context, NaN where not finite, and whether greedy decoding writes it.
+
+        Without ``greedy`` the second is False and costs nothing. An empty context is one BOS, or EOS where the model uses none.
+        """
+
+    def rolling(self, texts: Sequence[str]) -> list[float]:
+        """Nats of each text, every token once, with as much context as the model holds. NaN where not finite."""
+
+    def generate(self, asked: Sequence[Written]) -> list[ItemEvidence]:
+        """What greedy decoding writes after each context, in the order asked."""
+
+
+class Source(Protocol):
+    """Makes golden items from what lies elsewhere."""
+
+    name: str
+
+    def gather(self, asked: Any, into: Path) -> GoldenSet:
+        """The items that a source's record asks for, written below the folder ``into`` where they are a golden set's own.
+
+        Raises ``ConfigError`` or ``GoldenSetError``; reads the source anew each time.
+        """
+
+
+class TaskSource(Source, Protocol):
+    """A source whose own code asks and scores."""
+
+    def score(self, golden: GoldenSet, answers: Answers) -> tuple[ItemScore, ...]:
+        """One score an item of the golden set, in its order. Raises ``GoldenSetError`` where the tasks are no longer those gathered."""
 
 
 class Sink(Protocol):
@@ -212,6 +278,7 @@ class Registry(Protocol):
 
 
 __all__ = [
+    "Answers",
     "Device",
     "Display",
     "Engine",
@@ -225,6 +292,9 @@ __all__ = [
     "Registry",
     "Session",
     "Sink",
+    "Source",
+    "TaskSource",
     "Tokenizer",
     "Worker",
+    "Written",
 ]

@@ -61,7 +61,7 @@ def _questions(golden: GoldenSet) -> Mapping[str, str]:
 
 def _question(item: GoldenItem) -> str:
     """What an item asks, without the examples that every item of its kind shares."""
-    return item.prompt
+    return "\n".join([item.prompt, *(turn.content for turn in item.messages)])
 
 
 def _refuse(chosen: Calibration, golden: GoldenSet, found: Mapping[str, str]) -> None:

@@ -30,11 +30,20 @@ LIBRARIES = (
     "numpy",
     "scipy",
     "mlflow",
+    "evaluate",
+    "jsonschema",
+    "rouge_score",
+    "sacrebleu",
 )
 UNKNOWN_VERSION = "0+unknown"
 EVIDENCE_SOURCES = (
-    "calibration.py", "devices", "divergence.py", "engines", "golden.py", "kvcache.py", "metrics", "ports.py", "quantizers", "records.py",
-    "stages/capacity.py", "stages/diverge.py", "stages/measure.py", "stages/quantize.py", "stages/score.py", "worker.py",
+    "calibration.py", "devices", "divergence.py", "engines", "golden.py", "golden_items.py", "golden_keys.py", "golden_options.py",
+    "kvcache.py", "metrics", "numerals.py",
+    "ports.py", "quantizers", "records.py",
+    "sources", "stages/answer.py",
+    "stages/capacity.py", "stages/corpus.py", "stages/diverge.py", "stages/figures.py", "stages/measure.py", "stages/quantize.py",
+    "stages/read.py",
+    "stages/scales.py", "stages/score.py", "strictjson.py", "texts.py", "worker.py",
 )  # fmt: skip
 """The parts of the package that make evidence. The rest judges, stores and shows it, and may change without measuring again."""
 

@@ -10,8 +10,10 @@ Digests are lower-case hexadecimal SHA-256. Mappings appear only where the keys 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
+from math import exp, fsum
+from pathlib import PurePath
 from statistics import geometric_mean, median
 from typing import Literal, TypeAlias
 
@@ -22,6 +24,9 @@ Tier: TypeAlias = Literal["required", "advisory"]
 FillOutcome: TypeAlias = Literal["fits", "over budget", "out of memory", "too short"]
 FillPurpose: TypeAlias = Literal["prefill", "decode", "probe", "confirm"]
 LimitedBy: TypeAlias = Literal["memory", "engine", "search cap", "time"]
+Scale: TypeAlias = Literal["binary", "unit", "unbounded"]
+"""What scores are: right or wrong (1 or 0), graded in [0, 1], any finite number."""
+Better: TypeAlias = Literal["higher", "lower"]
 
 
 # ---------------------------------------------------------------------------------------------- what is asked for
@@ -118,18 +123,27 @@ class BatchPlan:
     """How golden items are put into batches: identical for the reference and every variant, part of each score's digest."""
 
     token_budget: int = 2048
-    """Largest rows x padded length of one batch."""
+    """Largest rows x padded length of one batch of generated answers; for choices, most tokens that its items cost one by one."""
     max_rows: int = 16
-    order: Literal["length"] = "length"
-    """``length``: by descending prompt length, ties by position in the golden set."""
+    order: Literal["length", "shared"] = "shared"
+    """``length``: by descending prompt length. ``shared``: items with choices in the order of their prompts' ids, so that prompts with a
+    common beginning meet, and generated answers by descending length. Ties by position in the golden set."""
 
 
 # ---------------------------------------------------------------------------------------------- golden sets
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ChatMessage:
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GoldenItem:
-    """One question with its right answer. Multiple choice: ``choices`` and ``answer``; generated: ``answers`` and ``stop``."""
+    """One question with what is right about it. Multiple choice: ``choices`` and ``answer``; generated: ``answers`` or ``references``."""
 
     item_id: str
     slice: str
@@ -137,7 +151,8 @@ class GoldenItem:
     metric: str
     cluster: str | None = None
     few_shot: str = ""
-    template: Literal["raw", "chat"] = "chat"
+    template: Literal["raw", "chat", "auto"] = "auto"
+    """``auto``: chat where the model's tokenizer has a chat template, else raw."""
     choices: tuple[str, ...] = ()
     answer: int | None = None
     answers: tuple[str, ...] = ()
@@ -145,6 +160,62 @@ class GoldenItem:
     max_new_tokens: int = 12
     line: int = 0
     """Line of the file the item was read from, for messages."""
+    messages: tuple[ChatMessage, ...] = ()
+    """The conversation to go on with; ``prompt`` then holds it as a person reads it, a turn a line."""
+    references: tuple[str, ...] = ()
+    """Texts that a graded metric compares with."""
+    weight: float = 1.0
+    """Share of the item in displayed means; the paired decision needs equal weights."""
+    options: Mapping[str, Scalar | tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """What the item's metric wants to know, for example a pattern or a tolerance; a JSON object is held as its text."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatasetSource:
+    """A golden set made from rows of a dataset: a local file (CSV, JSON, JSON Lines, Parquet) or a pinned one of the hub."""
+
+    name: str
+    path: str | None = None
+    hub: str | None = None
+    revision: str | None = None
+    """Commit of the hub's repository; a hub source without one is refused."""
+    config: str | None = None
+    """Name of a configuration (subset) of the hub's dataset."""
+    split: str = "train"
+    """The library calls all rows of a local file ``train``."""
+    columns: Mapping[str, str | tuple[str, ...]]
+    """Key of an item -> column that holds it, or several that make a list; ``choices.text`` is a field within a column."""
+    format: Mapping[str, str] | None = None
+    """Key of an item -> text with ``{column}`` in it."""
+    extract: Mapping[str, str] | None = None
+    """Key of an item -> regular expression; of its last match in the text the first group is taken, or all of it without groups."""
+    labels: tuple[str, ...] | str | None = None
+    """What the right choice is called in the data, in the order of the choices: a list, or the column that has it."""
+    constants: Mapping[str, Scalar | tuple[Scalar, ...]] | None = None
+    """Key of an item -> its value in every item."""
+    limit: int | None = None
+    """The first so many rows."""
+    sha256: str | None = None
+    """Digest that the made items must have."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HarnessSource:
+    """A golden set made of tasks of lm-evaluation-harness."""
+
+    name: str
+    tasks: tuple[str, ...]
+    """Names of tasks, groups or tags, or paths of YAML files."""
+    include_path: str | None = None
+    limit: int | None = None
+    """The first so many documents of each task."""
+    num_fewshot: int | None = None
+    metric: str | None = None
+    filter: str | None = None
+    chat: bool = False
+    """Inside the model's chat template."""
+    sha256: str | None = None
+    """Digest that configs and requests of the tasks must have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,6 +227,8 @@ class GoldenSet:
     sha256: str
     items: tuple[GoldenItem, ...]
     path: str
+    harness: HarnessSource | None = None
+    """Where the task code of lm-evaluation-harness asks and scores the items; None: they are scored by their own metrics."""
 
     @property
     def label(self) -> str:
@@ -170,13 +243,34 @@ class GoldenSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricInfo:
-    """What a metric is. ``needs``: ``loglikelihoods`` of the choices or generated ``text``."""
+    """What a metric is. ``needs``: ``loglikelihoods`` of the choices, generated ``text``, or the item's own ``tokens`` scored."""
 
     name: str
     unit: str
+    """Of the figure that is shown for a whole set."""
     higher_is_better: bool
-    needs: Literal["loglikelihoods", "text"]
+    """Direction of an item's score. The metrics that come with the program turn it so that larger is better."""
+    needs: Literal["loglikelihoods", "text", "tokens"]
     definition: str
+    scale: Scale = "binary"
+    """An item's score: right or wrong, graded in [0, 1], or any finite number."""
+    figure_lower_is_better: bool = False
+    """Direction of the figure for a whole set, which is shown as people quote it: a perplexity falls where the scores rise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricFigure:
+    """One metric over all its items of a golden set, combined as the metric is: a corpus figure is not a mean of items'."""
+
+    metric: MetricInfo
+    value: float | None
+    """In the metric's unit and direction; None where no item was scored."""
+    items: int
+    scored: int
+    equal_weights: bool = True
+    lower: float | None = None
+    """Wilson's 95 % interval of a share of items that are right or wrong, of equal weight, in a report; None for any other figure."""
+    upper: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,11 +287,13 @@ class ItemEvidence:
     nonfinite: bool = False
     first_token_logprob: float | None = None
     """Log probability of the first generated token: tells two variants apart that answer alike."""
+    scored_tokens: int = 0
+    """How many tokens (of a file: words or bytes) ``loglikelihoods[0]`` sums over, where the item's own text is scored; else 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ItemScore:
-    """One item's score in [0, 1], or None with the reason; the evidence it was computed from stays beside it."""
+    """One item's score on its metric's scale, or None with the reason; the evidence it was computed from stays beside it."""
 
     item_id: str
     slice: str
@@ -207,6 +303,9 @@ class ItemScore:
     answered: str = ""
     expected: str = ""
     evidence: ItemEvidence
+    weight: float = 1.0
+    parts: tuple[float, ...] = ()
+    """What adds up over items where the corpus figure is no mean: nats and tokens, n-gram counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -239,6 +338,11 @@ class TaskResults:
     """Field -> item id -> what must be the same on both sides, for example the digest of the prompt."""
     prompts: Mapping[str, str]
     """Item id -> the end of its prompt, where the file has it."""
+    better: Better | None = None
+    """Whether a higher score or a lower one is better; None where the format does not say it."""
+    scale: Scale | None = None
+    stopped: EarlyStop | None = None
+    """Only of a run of our own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -256,10 +360,27 @@ class Results:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KLPart:
+    """Divergence over some of the positions: those of a slice, or those from ``first`` to ``last`` of each text."""
+
+    name: str
+    positions: int
+    mean: float
+    maximum: float
+    top1_agreement: float
+    p99: float | None = None
+    """None under 100 positions."""
+    first: int | None = None
+    """Number of the token in its text, from 1; None for a slice."""
+    last: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class KLStatistics:
     """Divergence of a variant's next-token distributions from the reference's, ``KL(reference || variant)`` in nats.
 
-    Full vocabulary, raw logits in float32 or better, one position an item, the one right after its prompt; every figure finite.
+    Full vocabulary, raw logits in float32 or better, every figure finite. One position an item, the one right after its prompt, or every
+    position of some texts.
     """
 
     positions: int
@@ -268,16 +389,110 @@ class KLStatistics:
     p99: float
     maximum: float
     top1_agreement: float
+    p999: float | None = None
+    """None under 10,000 positions."""
+    rms_dp: float | None = None
+    """Root mean square change of the true next token's probability; None where there is no true token, as after a prompt."""
+    standard_error: float | None = None
+    """Of the mean, with texts as clusters: tokens of one text are not independent. None under ten texts."""
+    by_slice: tuple[KLPart, ...] = ()
+    """Empty where there is one slice only."""
+    by_position: tuple[KLPart, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DivergenceConfig:
+    """Over which texts divergence is taken; without a section it is taken after the prompts of the golden sets."""
+
+    path: str
+    fields: tuple[str, ...] = ("text",)
+    """Fields of a JSONL line that make up its text, joined by a line end."""
+    slice_field: str | None = None
+    tokens_per_text: int = 512
+    max_texts: int = 100
+    reference: Literal["auto", "stored", "recomputed"] = "auto"
+    """``auto``: stored where the disk has room within ``disk_limit_bytes``, else recomputed beside each variant."""
+    disk_limit_bytes: int = 8_000_000_000
+
+    @property
+    def name(self) -> str:
+        """What checks and reports call the texts: the file's name without its ending."""
+        return PurePath(self.path).stem
+
+    @property
+    def most_tokens(self) -> int:
+        """Positions at most."""
+        return self.tokens_per_text * self.max_texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Distributions:
-    """The reference's stored logits: a float32 array [positions, vocabulary] in NumPy's file format."""
+    """The reference's stored distributions, in NumPy's file format.
+
+    After prompts: a float32 array of logits [positions, vocabulary]. Over texts: a record a position, as ``divergence.stored_row`` has it.
+    """
 
     path: str
+    """Empty where nothing is stored and every variant's process runs the reference again."""
     sha256: str
     positions: int
     vocabulary: int
+    why_not_stored: str = ""
+    reading: TextReading | None = None
+    """How the reference itself read the texts; None after prompts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextReading:
+    """How one variant read the texts of a run's divergence, token by token."""
+
+    texts: str
+    sha256: str
+    """Digest of the texts' file."""
+    items: tuple[ItemEvidence, ...]
+    """A text each: ``loglikelihoods[0]`` is the sum over its ``scored_tokens`` true next tokens, in nats, BOS left out."""
+    slices: tuple[str, ...]
+    """The slice of each item."""
+    cut: int
+    """Texts that were longer than ``tokens_per_text`` and were read up to it."""
+    tokens_per_text: int
+    kl: KLStatistics | None = None
+    """None for the reference, or with ``why_no_kl``."""
+    why_no_kl: str | None = None
+    reference: Literal["stored", "recomputed"] = "stored"
+
+    @property
+    def scored_tokens(self) -> int:
+        """True next tokens over all texts."""
+        return sum(one.scored_tokens for one in self.items)
+
+    @property
+    def nats(self) -> float | None:
+        """Minus the log-likelihood of all texts with a token to score; None where one of them has none."""
+        found = [one.loglikelihoods[0] for one in self.items if one.scored_tokens]
+        known = [value for value in found if value is not None]
+        return -fsum(known) if known and len(known) == len(found) else None
+
+    @property
+    def perplexity(self) -> float | None:
+        """exp(total nats / total tokens), over the corpus and not a mean over texts; None where it is no number."""
+        nats = self.nats
+        return None if nats is None or not self.scored_tokens or nats / self.scored_tokens > 700 else exp(nats / self.scored_tokens)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EarlyStop:
+    """Why a sheet ends before the golden set does: the rule of the policy that allowed it, and what it saw."""
+
+    asked: int
+    """Items that were asked: the first so many of the order that the seed gives."""
+    items: int
+    """Items of the golden set."""
+    looks: int | None
+    bet: float | None
+    seed: int
+    because: str
+    """Half a sentence, for example ``a pass was shown at look 1 of 3``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -291,12 +506,20 @@ class ScoreSheet:
     items: tuple[ItemScore, ...]
     batch_plan: BatchPlan
     conditions: Mapping[str, Scalar]
-    """What must be equal to compare two sheets: template digest, BOS, device, threads, reduced token budget."""
+    """What must be equal to compare two sheets: tokenizer, BOS, template, layout, device, driver, threads."""
     first_prompt: str = ""
     """The first item as the model saw it."""
     kl: KLStatistics | None = None
     why_no_kl: str | None = None
     seconds: float = 0.0
+    scale: Scale | None = None
+    """Of all its metrics together; None where it is not stated, or where they do not share one."""
+    better: Better | None = None
+    """Which way its metrics go; None where it is not stated, or where they go both ways."""
+    stopped: EarlyStop | None = None
+    """Set where scoring ended early; items behind the stop were not asked and are not lost."""
+    figures: tuple[MetricFigure, ...] = ()
+    """One a metric of the set, as that metric combines its items."""
 
     @property
     def scored(self) -> tuple[ItemScore, ...]:
@@ -425,6 +648,8 @@ class Loaded:
     process_bytes: int | None = None
     """Resident bytes of the process after load and one forward; None where the device has no such figure."""
     file_backed_bytes: int | None = None
+    score_layout: str = ""
+    """How the engine lays continuations out for scoring; part of a score's conditions."""
 
     @property
     def share_quantized(self) -> float:
@@ -619,6 +844,8 @@ class VariantEvidence:
     """Stages whose result was taken from an earlier run with the same digest."""
     source: Literal["session", "file"] = "session"
     """``file``: scores that somebody else's tool wrote; nothing is known of weights, memory or speed."""
+    reading: TextReading | None = None
+    """How it read the texts of the run's divergence; None where there are none, or where the stage failed."""
 
     @property
     def tokens_per_s_at_ceiling(self) -> float | None:
@@ -713,7 +940,8 @@ class Waiver:
 class CheckRule:
     """One demand of a policy.
 
-    ``kind``: quality, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99 or top1_agreement.
+    ``kind``: quality, perplexity_ratio, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99, kl_p999,
+    rms_probability_change or top1_agreement.
     """
 
     kind: str
@@ -724,9 +952,22 @@ class CheckRule:
     minimum_items: int | None = None
     """quality: the fewest items this check may be decided on; None: the policy's own number."""
     margin: float | None = None
-    """quality: the largest loss that is allowed, as a share of the items (0.03 = 3 points)."""
+    """quality: the largest loss that is allowed, as a share of the items (0.03 = 3 points); for unbounded scores in their own unit."""
     minimum: float | None = None
     maximum: float | None = None
+    scale: Literal["unbounded"] | None = None
+    """quality: scores may be any finite number; None: they lie in [0, 1]."""
+    better: Better | None = None
+    """quality: which way the metric goes, where its results do not state it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sequential:
+    """Looking at every item: a bet against "the loss is at least the margin" that stays valid whenever one stops."""
+
+    bet: float
+    """Lambda, above 0 and under 1 / (1 - margin) for every quality margin."""
+    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -753,6 +994,14 @@ class Policy:
     require_controls: bool = False
     """A run without a known-bad control is not measured."""
     waivers: tuple[Waiver, ...] = ()
+    noise_flip_rate: float = 0.005
+    """Share of items that the reference itself flips under other batches; for planning, as ``planning_flip_rate``."""
+    looks: int | None = None
+    """How often quality is looked at (O'Brien-Fleming), the last time with all items; None: once."""
+    looks_seed: int = 0
+    """Gives the order in which items are asked where ``looks`` is set."""
+    sequential: Sequential | None = None
+    """Quality is looked at after every item; None: it is not."""
 
     def family(self, candidates: int) -> int:
         """Over how many candidates Holm's step-down goes; never fewer than the run has."""
@@ -782,6 +1031,10 @@ class Check:
     """Items the reference has right and the variant wrong."""
     c: int | None = None
     """Items the variant has right and the reference wrong."""
+    scale: Scale = "binary"
+    """quality: of the scores. For graded and unbounded ones ``b`` and ``c`` count the items that lost and that gained."""
+    items_used: int | None = None
+    """quality: the items after which the outcome was shown, where a policy looks more than once."""
     waived_by: str | None = None
     """``owner: reason, until date`` where a waiver keeps this fail or inconclusive from blocking; the outcome stays what it is."""
 
@@ -898,6 +1151,7 @@ class SliceRow:
     lower: float | None
     upper: float | None
     level: float
+    scale: Scale = "binary"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -916,11 +1170,43 @@ class QualityRow:
     mcnemar_p: float | None
     """Exact McNemar, two-sided: tests a loss of zero; informative, never decides."""
     slices: tuple[SliceRow, ...]
+    scale: Scale = "binary"
+    """``accuracy`` is the share that is right, or the mean score where scores are graded or unbounded."""
+    asked: int | None = None
+    """Items that were asked, where scoring ended early."""
+    figures: tuple[MetricFigure, ...] = ()
+    """Each metric's own figure over the set."""
+    texts: int | None = None
+    """Items answered in words; None where the run that is read did not count them."""
+    empty: int | None = None
+    """Of these, answers without a single character that can be seen."""
+    refusals: int | None = None
+    """Of these, answers that read like a refusal, by the rule in ``answers``; shown and never decided on."""
+    why_no_kl: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadingRow:
+    """One variant over the texts of the run's divergence."""
+
+    variant: str
+    texts: str
+    count: int
+    tokens: int
+    cut: int
+    tokens_per_text: int
+    perplexity: float | None
+    """Corpus perplexity of these texts, cut as they are."""
+    ratio_to_reference: float | None
+    """Perplexity over the reference's, same tokens."""
+    kl: KLStatistics | None
+    why_no_kl: str | None
+    reference: Literal["stored", "recomputed"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlipRow:
-    """An item that the reference and a variant answered with different correctness."""
+    """An item that the reference and a variant answered with different correctness, or with different scores."""
 
     variant: str
     golden_set: str
@@ -932,7 +1218,11 @@ class FlipRow:
     variant_answer: str
     direction: Literal["regression", "recovery"]
     severity: float
-    """How far the variant's preference moved, in nats, where log-likelihoods exist; else 0."""
+    """How far the lead of the right choice over the best wrong one moved, in nats, where log-likelihoods exist; else 0. Of graded scores:
+    the change."""
+    reference_score: float | None = None
+    """Only where scores are graded or unbounded."""
+    variant_score: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -993,6 +1283,8 @@ class Report:
     """Commands that reproduce or explain the run."""
     seconds: float
     schema_version: int = 1
+    readings: tuple[ReadingRow, ...] = ()
+    """Divergence and perplexity over texts; empty where the run had none."""
 
 
 # ---------------------------------------------------------------------------------------------- two runs side by side

@@ -25,10 +25,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from quantgate.errors import RunFolderError
 from quantgate.files import file_digest, write_whole
-from quantgate.records import Artifact, Distributions
+from quantgate.records import Artifact, Distributions, DivergenceConfig, GoldenSet
 
 SCHEMA_VERSION = 1
 DIGITS = 12
+DISK_RESERVE = 0.1
+"""Share of the free disk that stored distributions leave to others."""
 T = TypeVar("T")
 
 
@@ -153,8 +155,29 @@ def whole_file(path: Path) -> Iterator[Path]:
             beside.unlink(missing_ok=True)
 
 
+def why_not_stored(path: Path, size_bytes: int, config: DivergenceConfig) -> str:
+    """Why an array of distributions is not to be written, in a sentence; empty where it is.
+
+    Raises ``RunFolderError`` where it was asked for by name and the disk has no room for it.
+    """
+    if config.reference == "recomputed":
+        return "the config asks for 'recomputed'"
+    there = next(one for one in path.parents if one.exists())
+    needed, free_bytes = f"{size_bytes / 1e9:,.1f} GB", shutil.disk_usage(there).free
+    if size_bytes > free_bytes * (1 - DISK_RESERVE):
+        short = f"they take {needed}, and {there} has {free_bytes / 1e9:,.1f} GB free"
+        if config.reference == "stored":
+            raise RunFolderError(f"the reference's distributions cannot be stored: {short}; use 'reference: recomputed' or fewer texts")
+        return short
+    if config.reference == "auto" and size_bytes > config.disk_limit_bytes:
+        return f"they take {needed}, and 'disk_limit' is {config.disk_limit_bytes / 1e9:,.1f} GB"
+    return ""
+
+
 def is_whole(stored: Distributions) -> bool:
-    """Whether a stored array is there with every byte as it was written."""
+    """Whether a stored array is there with every byte as it was written; true where nothing was to be stored."""
+    if not stored.path:
+        return True
     path = Path(stored.path)
     return path.is_file() and file_digest(path) == stored.sha256
 
@@ -226,6 +249,22 @@ def get(path: Path, *, kind: str, key: str | None, record: type[T]) -> T | None:
         if key is None:
             raise RunFolderError(f"{path} cannot be used: {error}") from error
         return None
+
+
+GATHERED = ".json"
+"""Ends the name of a golden set's record, as against its folder or its lines."""
+
+
+def put_gathered(path: Path, golden: GoldenSet) -> None:
+    """Store a golden set that was made from a source; ``path`` ends in ``GATHERED``."""
+    put(path, kind="golden", key=golden.sha256, record=golden)
+
+
+def get_gathered(path: Path) -> GoldenSet:
+    """A golden set that was made from a source. Raises ``RunFolderError`` where it is missing or was altered."""
+    if (found := get(path, kind="golden", key=None, record=GoldenSet)) is None:
+        raise RunFolderError(f"{path} is not there any more; start the run again")
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

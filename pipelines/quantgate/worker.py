@@ -12,16 +12,18 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
-from quantgate import golden, plugins, rundir
+from quantgate import golden, plugins, rundir, texts
+from quantgate.divergence import stored_row
 from quantgate.errors import NumericallyInvalid, QuantgateError
 from quantgate.files import file_digest
 from quantgate.ports import Device, QuantizePlan, Session
@@ -31,6 +33,7 @@ from quantgate.records import (
     Capacity,
     DeviceConfig,
     Distributions,
+    DivergenceConfig,
     EngineSettings,
     Generation,
     GoldenSet,
@@ -38,10 +41,11 @@ from quantgate.records import (
     ModelSource,
     Opened,
     ScoreSheet,
+    TextReading,
     Variant,
     Workload,
 )
-from quantgate.stages import capacity, diverge, measure, quantize, score
+from quantgate.stages import answer, capacity, diverge, measure, quantize, read, score
 
 PROGRESS_EVERY_S = 0.2
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -148,7 +152,9 @@ def _open(desk: Desk, request: dict[str, Any]) -> Opened:
 
 
 def _golden(request: dict[str, Any]) -> GoldenSet:
-    items = golden.load(Path(request["golden_set"]))
+    path = Path(request["golden_set"])
+    gathered = path.suffix == rundir.GATHERED
+    items: GoldenSet = rundir.get_gathered(path) if gathered else golden.load(path, plugins.item_keys)
     if items.sha256 != request["golden_sha256"]:
         raise QuantgateError(f"golden set {items.label} changed while the run was going on; start the run again")
     return items
@@ -156,10 +162,20 @@ def _golden(request: dict[str, Any]) -> GoldenSet:
 
 def _score(desk: Desk, request: dict[str, Any]) -> ScoreSheet:
     session, device = desk.opened()
-    items = _golden(request)
+    items, plan = _golden(request), _record(request, "plan", BatchPlan)
+    if items.harness is not None:
+        tasks = answer.Job(variant=request["variant"], golden=items, source=plugins.load("source", "lm_eval")(), plan=plan)
+        return answer.score_tasks(session, device, tasks, desk.progress)
     metrics = {name: plugins.load("metric", name)() for name in {item.metric for item in items.items}}
-    job = score.Job(variant=request["variant"], golden=items, metrics=metrics, plan=_record(request, "plan", BatchPlan))
-    return score.score(session, device, job, desk.progress)
+    asked = items if "only" not in request else _only(items, frozenset(request["only"]))
+    job = score.Job(variant=request["variant"], golden=asked, metrics=metrics, plan=plan)
+    sheet = score.score(session, device, job, desk.progress)
+    return replace(sheet, first_prompt=session.tokenizer.render(items.items[0]) if items.items else "")
+
+
+def _only(items: GoldenSet, ids: frozenset[str]) -> GoldenSet:
+    """A part of a golden set, with the digest of the whole."""
+    return replace(items, items=tuple(item for item in items.items if item.item_id in ids))
 
 
 def _comparison(desk: Desk, request: dict[str, Any]) -> tuple[Session, diverge.Job]:
@@ -184,6 +200,67 @@ def _divergence(desk: Desk, request: dict[str, Any]) -> KLStatistics:
     session, job = _comparison(desk, request)
     stored: Distributions = _record(request, "reference", Distributions)
     return diverge.divergence(session, job, np.load(stored.path, mmap_mode="r"), desk.progress)
+
+
+def _texts(session: Session, request: dict[str, Any]) -> tuple[texts.Texts, DivergenceConfig, tuple[read.Passage, ...]]:
+    config: DivergenceConfig = _record(request, "divergence", DivergenceConfig)
+    found = texts.load(config)
+    if found.sha256 != request["texts_sha256"]:
+        raise QuantgateError(f"the texts {config.path} changed while the run was going on; start the run again")
+    return found, config, read.passages(session, found, config)
+
+
+def _read(desk: Desk, request: dict[str, Any]) -> Distributions:
+    """The reference's own reading; its distributions go into a file, whole or not at all, unless they are to be recomputed."""
+    session, _ = desk.opened()
+    found, config, passages = _texts(session, request)
+    positions, vocabulary = read.rows_needed(passages), session.shape.vocabulary
+    path = Path(request["into"])
+    row = stored_row(vocabulary)
+    why_not = rundir.why_not_stored(path, positions * row.itemsize, config)
+    if why_not:
+        known = read.alone(session, passages, found, None, desk.progress)
+        path_text, sha256 = "", ""
+    else:
+        # Written and not mapped: a full disk is then an error and no dead process.
+        with rundir.whole_file(path) as beside, beside.open("wb") as file:
+            form: Any = np.lib.format
+            head = {"descr": form.dtype_to_descr(row), "fortran_order": False, "shape": (positions,)}
+            form.write_array_header_2_0(file, head)
+            known = read.alone(session, passages, found, file.write, desk.progress)
+            file.flush()
+            os.fsync(file.fileno())
+        path_text, sha256 = str(path), file_digest(path)
+    own = read.reading(passages, (found, config), known, None, "recomputed" if why_not else "stored")
+    return Distributions(
+        path=path_text, sha256=sha256, positions=positions, vocabulary=vocabulary, why_not_stored=why_not, reading=own
+    )
+
+
+@contextmanager
+def _stored(path: Path) -> Iterator[read.Stored]:
+    form: Any = np.lib.format
+    with path.open("rb") as file:
+        form.read_magic(file)
+        (positions,), _, row = form.read_array_header_2_0(file)
+        take = partial(np.fromfile, file, row)
+        yield read.Stored(positions=positions, vocabulary=row["codes"].shape[0], take=take)
+
+
+def _compare(desk: Desk, request: dict[str, Any]) -> TextReading:
+    """A variant's reading beside the reference's: from its file, or by a second session in this process, closed afterwards."""
+    session, device = desk.opened()
+    found, config, passages = _texts(session, request)
+    base: Distributions = _record(request, "reference", Distributions)
+    if base.path:
+        with _stored(Path(base.path)) as stored:
+            compared = read.beside_stored(session, passages, found, stored, desk.progress)
+    else:
+        artifact: Artifact = _record(request, "reference_artifact", Artifact)
+        settings = EngineSettings(threads=_record(request, "device", DeviceConfig).threads)
+        with plugins.load("engine", request["engine"])().open(artifact, settings, device) as reference:
+            compared = read.beside(session, reference, passages, found, desk.progress)
+    return read.reading(passages, (found, config), compared.variant.tolist(), compared, "stored" if base.path else "recomputed")
 
 
 def _capacity(desk: Desk, request: dict[str, Any]) -> Capacity:
@@ -214,6 +291,8 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "score": _score,
     "distributions": _distributions,
     "divergence": _divergence,
+    "read": _read,
+    "compare": _compare,
     "capacity": _capacity,
     "time": _time,
 }

@@ -61,7 +61,7 @@ def test_b04_a_closed_variant_is_gone(tmp_path: Path) -> None:
     artifact = tiny.artifact(tiny.llama(tmp_path / "llama"))
     device = CpuDevice(DeviceConfig(threads=1))
     with TransformersEngine().open(artifact, EngineSettings(), device) as session:
-        model = session._model
+        model = session._run.model
         model.cycle = [model, torch.zeros(10 * 2**18)]
         seen = weakref.ref(model)
         del model

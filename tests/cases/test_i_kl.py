@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from quantgate.divergence import kl_rows, same_top, statistics
+from quantgate.divergence import kl_rows, same_top, statistics, true_token
+from quantgate.records import ItemEvidence, TextReading
 
 OUT = -math.inf
 
@@ -65,3 +66,29 @@ def test_b74_all_figures_are_reported() -> None:
     assert found.mean == pytest.approx(0.00420512, abs=5e-9)
     assert found.maximum == pytest.approx(0.420512, abs=5e-7)
     assert (found.median, found.p99, found.top1_agreement) == (0.0, 0.0, 0.99)
+
+
+def document(name: str, tokens: int, nats: float) -> ItemEvidence:
+    """A text of so many scored tokens with the sum of their negative log-likelihoods."""
+    return ItemEvidence(item_id=name, loglikelihoods=(-nats,) if tokens else (), scored_tokens=tokens)
+
+
+def test_b76_perplexity_is_weighted_by_tokens() -> None:
+    """B76: 2 tokens of 2.0 nats and 8 of 4.0: exp(6 / 10) = 1.8221 and not the documents' mean 2.1835; an empty text adds nothing."""
+    items = (document("1", 2, 2.0), document("2", 8, 4.0), document("3", 0, 0.0))
+    read = TextReading(texts="t", sha256="ab" * 32, items=items, slices=("x",) * 3, cut=0, tokens_per_text=512)
+    assert read.perplexity == pytest.approx(1.8221, abs=5e-5)
+    assert read.scored_tokens == 10
+
+
+def test_b76_a_corpus_without_a_token_has_no_perplexity() -> None:
+    """B76: nothing to score is unknown, neither NaN nor 1; so is a text whose sum is not a number."""
+    unknown = ItemEvidence(item_id="1", loglikelihoods=(None,), scored_tokens=4)
+    for items in ((document("1", 0, 0.0),), (), (unknown, document("2", 8, 4.0))):
+        read = TextReading(texts="t", sha256="ab" * 32, items=items, slices=("x",) * len(items), cut=0, tokens_per_text=512)
+        assert read.perplexity is None
+
+
+def test_b76_id_zero_is_scored() -> None:
+    """B76: a true token with id 0 is a token like any other and no padding."""
+    assert true_token(np.log([[0.25, 0.75]]), np.array([0]))[0] == pytest.approx(math.log(0.25))

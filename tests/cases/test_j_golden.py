@@ -1,6 +1,7 @@
 """Public bug reports, part J: golden-set data."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from quantgate import golden
 from quantgate.errors import GoldenSetError
 from quantgate.metrics.exact_match import ExactMatch, normalise
-from quantgate.records import GoldenItem, ItemEvidence
+from quantgate.records import DatasetSource, GoldenItem, ItemEvidence
 
 
 def written(folder: Path, data: bytes) -> Path:
@@ -150,3 +151,65 @@ def test_b86_an_edited_file_is_another_set(tmp_path: Path) -> None:
     assert before.sha256 != after.sha256
     assert (before.items[0].answers, after.items[0].answers) == (("4",), ("5",))
     assert golden.reference_of(before).sha256 == before.sha256
+
+
+# ---------------------------------------------------------------------------------------------- the same of rows of a dataset
+
+
+def gathered(folder: Path, name: str, data: bytes, **columns: str) -> tuple[GoldenItem, ...]:
+    """The items that a file's rows make."""
+    from quantgate.sources.datasets import DatasetsSource
+
+    (folder / name).write_bytes(data)
+    asked = DatasetSource(name="set", path=str(folder / name), columns={"prompt": "prompt", "answers": "answer", **columns})
+    return DatasetsSource().gather(asked, folder / "made").items
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.jsonl", b'{"prompt":"2+2=","answer":"4"}\n'),
+        ("a.json", b'[{"prompt":"2+2=","answer":"4"}]'),
+        ("a.csv", b"prompt,answer\r\n2+2=,4\r\n"),
+    ],
+)
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_b77_byte_order_mark_of_a_source(tmp_path: Path, name: str, data: bytes, mark: bytes) -> None:
+    """B77: with and without a byte-order mark the first column is found under its name."""
+    (item,) = gathered(tmp_path, name, mark + data)
+    assert (item.prompt, item.answers) == ("2+2=", ("4",))
+
+
+def test_b79_line_ends_of_a_source(tmp_path: Path) -> None:
+    """B79: Windows line ends and blank lines at the end change neither items nor answers."""
+    lines = b'{"prompt":"p","answer":"4"}\r\n{"prompt":"p2","answer":"5"}\r\n\r\n'
+    table = b"prompt,answer\r\np,4\r\np2,5\r\n\r\n"
+    for name, data in (("a.jsonl", lines), ("a.csv", table)):
+        assert [item.answers for item in gathered(tmp_path, name, data)] == [("4",), ("5",)]
+
+
+def test_b80_mixed_types_of_a_source(tmp_path: Path) -> None:
+    """B80: rows that mix types in a column are read; a null is an error with line and key."""
+    rows = [b'{"prompt":"p","answer":"42"}', b'{"prompt":"q","answer":42}', b'{"prompt":"r","answer":["42","forty-two"]}']
+    items = gathered(tmp_path, "a.jsonl", b"\n".join(rows))
+    assert [item.answers for item in items] == [("42",), ("42",), ("42", "forty-two")]
+    with pytest.raises(GoldenSetError, match="answers: missing") as caught:
+        gathered(tmp_path, "a.jsonl", b"\n".join([*rows, b'{"prompt":"s","answer":null}']))
+    assert caught.value.line == 4
+
+
+def test_b82_duplicate_ids_of_a_source(tmp_path: Path) -> None:
+    """B82: two rows with one id are rejected with both lines."""
+    with pytest.raises(GoldenSetError, match="'dup' stands on lines 1 and 2"):
+        gathered(tmp_path, "a.csv", b"key,prompt,answer\ndup,p,a\ndup,q,b\n", id="key")
+
+
+def test_b86_a_source_edited_in_place_is_read_anew(tmp_path: Path) -> None:
+    """B86: the same path, size and time with other content gives the new items: nothing prepared before is used."""
+    for name, data in (("a.csv", b"prompt,answer\np,4\n"), ("a.json", b'[{"prompt":"p","answer":"4"}]')):
+        before = gathered(tmp_path, name, data)
+        stamp = (tmp_path / name).stat()
+        (tmp_path / name).write_bytes(data.replace(b"4", b"5"))
+        os.utime(tmp_path / name, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        after = gathered(tmp_path, name, (tmp_path / name).read_bytes())
+        assert (before[0].answers, after[0].answers) == (("4",), ("5",))

@@ -10,7 +10,7 @@ import pytest
 from quantgate import config
 from quantgate.config import load_policy, load_run
 from quantgate.errors import ConfigError
-from quantgate.records import CheckRule, Waiver
+from quantgate.records import CheckRule, Sequential, Waiver
 
 RUN = """\
 schema_version: 1
@@ -177,7 +177,7 @@ KEYS = [
         "engine: fake",
         "enginee: fake",
         6,
-        "unknown key 'enginee': did you mean 'engine'? allowed here are cache, calibration, device, engine",
+        "unknown key 'enginee': did you mean 'engine'? allowed here are cache, calibration, device, divergence, engine",
     ),
     ("  name: small", "  nmae: small", 3, "unknown key 'nmae': did you mean 'name'? allowed here are gguf_file"),
     ("memory_budget:", "memory_buget:", 5, "unknown key 'memory_buget': did you mean 'memory_budget'?"),
@@ -427,7 +427,7 @@ POLICIES = [
     (
         changed("margin: 0.03", "max_dorp: 0.03", POLICY),
         6,
-        "unknown key 'max_dorp': allowed here are golden_set, kind, margin, maximum",
+        "unknown key 'max_dorp': allowed here are better, golden_set, kind, margin, maximum",
     ),
     (changed("margin: 0.03", "margn: 0.03", POLICY), 6, "unknown key 'margn': did you mean 'margin'?"),
     (changed("kind: quality", "kind: qualty", POLICY), 5, "Input should be 'quality', 'output_length'"),
@@ -550,11 +550,43 @@ ODD_POLICIES = [
 ]
 
 
+ODD_POLICIES += [
+    (POLICY.replace("margin: 0.03", "margin: 3"), 6, "for unbounded scores write 'scale: unbounded'"),
+    (POLICY.replace("    minimum: 0.25", "    minimum: 0.25\n    better: lower"), 9, "'better' is for checks of kind quality"),
+    (POLICY.replace("    margin: 0.03", "    margin: 0.03\n    scale: unit"), 7, "checks.0.scale"),
+    (POLICY.replace("    margin: 0.03", "    margin: 0.03\n    better: more"), 7, "checks.0.better"),
+    (POLICY + "  - {kind: perplexity_ratio}\n", 9, "a check of kind perplexity_ratio needs 'maximum'"),
+    (POLICY + "  - {kind: perplexity_ratio, maximum: 0.95}\n", 9, "must be 1 or more; found 0.95"),
+    (POLICY + "  - {kind: perplexity_ratio, maximum: 1.1, slice: a}\n", 9, "'slice' is for checks of kind quality"),
+    (POLICY + "looks: 1\n", 9, "greater than or equal to 2"),
+    (POLICY + "looks_seed: 4\n", 9, "'looks_seed' is for 'looks'"),
+    (POLICY + "looks: 3\nsequential: {lambda: 0.9}\n", 9, "are two ways of looking early"),
+    (POLICY + "sequential: {lambda: 1.04}\n", 9, "lambda must lie under 1 / (1 - margin) = 1.031"),
+    (POLICY + "sequential: {bet: 0.9}\n", 9, "unknown key 'bet': allowed here are lambda, seed"),
+    (POLICY + "sequential: {lambda: 0}\n", 9, "greater than 0"),
+    (POLICY.replace("margin: 0.03", "margin: 3\n    scale: unbounded") + "sequential: {lambda: 0.9}\n", 7, "for scores in 0 to 1"),
+    (POLICY + "noise_flip_rate: 1\n", 9, "less than 1"),
+]
+
+
 @pytest.mark.parametrize(("text", "line", "what"), ODD_POLICIES, ids=[str(index) for index in range(len(ODD_POLICIES))])
 def test_slices_orders_and_waivers_that_cannot_be_used(tmp_path: Path, text: str, line: int, what: str) -> None:
     """Each is refused at its line, with what is allowed."""
     error = refused(policy(tmp_path, text), policy=True)
     assert (error.line, what in str(error)) == (line, True), str(error)
+
+
+def test_scores_of_any_kind_and_early_looks_are_read(tmp_path: Path) -> None:
+    """The keys are those of the record; a policy that asks for perplexity alone is one; lambda is the bet."""
+    text = POLICY.replace("margin: 0.03", "margin: 3\n    scale: unbounded\n    better: lower")
+    text += "looks: 3\nlooks_seed: 4\nnoise_flip_rate: 0\n"
+    read = load_policy(policy(tmp_path, text))
+    assert read.checks[0] == CheckRule(kind="quality", margin=3.0, scale="unbounded", better="lower")
+    assert (read.looks, read.looks_seed, read.sequential, read.noise_flip_rate) == (3, 4, None, 0.0)
+    alone = POLICY[: POLICY.index("checks")] + "checks:\n  - {kind: perplexity_ratio, maximum: 1.05, minimum_items: 30}\n"
+    assert load_policy(policy(tmp_path, alone)).checks == (CheckRule(kind="perplexity_ratio", maximum=1.05, minimum_items=30),)
+    bet = load_policy(policy(tmp_path, POLICY + "sequential: {lambda: 0.9, seed: 7}\n"))
+    assert bet.sequential == Sequential(bet=0.9, seed=7)
 
 
 BESIDE_A_RUN = [

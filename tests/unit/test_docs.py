@@ -25,7 +25,7 @@ DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
     "docs/judging-files.md",
 )  # fmt: skip
-ADAPTERS = ("quantizers", "engines", "devices", "metrics", "readers", "executors", "sinks", "registries", "render")
+ADAPTERS = ("quantizers", "engines", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "render")
 PARTS_OF_ADAPTERS = {
     "quantizers/folder",
     "quantizers/settings",
@@ -34,9 +34,16 @@ PARTS_OF_ADAPTERS = {
     "quantizers/texts",
     "quantizers/gptq_library",
     "devices/oom",
+    "metrics/scored",
+    "metrics/text",
+    "metrics/words",
     "readers/lines",
     "engines/transformers_weights",
     "engines/transformers_tokenizer",
+    "engines/transformers_distributions",
+    "engines/transformers_forward",
+    "engines/transformers_scoring",
+    "engines/forest",
     "sinks/mlflow_store",
     "sinks/mlflow_figures",
 }

@@ -81,10 +81,10 @@ def test_both_kinds_of_item_are_read(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_has_one_meaning(tmp_path: Path) -> None:
-    """Without metric, slice and template: choices make it multiple choice, the slice is 'all', the template is chat."""
+    """Without metric, slice and template: choices make it multiple choice, the slice is 'all', the template is chosen by the model."""
     rows = line({"id": "a", "prompt": "p", "answer": "x"}) + line({**CHOICE, "id": "b"})
     first, second = golden.load(bare(tmp_path, rows)).items
-    assert (first.metric, first.slice, first.template, first.max_new_tokens) == ("exact_match", "all", "chat", 12)
+    assert (first.metric, first.slice, first.template, first.max_new_tokens) == ("exact_match", "all", "auto", 12)
     assert second.metric == "multiple_choice"
 
 
@@ -327,49 +327,6 @@ def test_the_gate_gets_ids_and_digest_but_no_questions(tmp_path: Path) -> None:
     assert (reference.name, reference.version, reference.sha256) == ("faq", "v1", found.sha256)
     assert reference.item_ids == ("c1", "t1")
     assert reference.chance_level == 0.25
-
-
-def warnings(folder: Path, *rows: dict[str, Any]) -> tuple[str, ...]:
-    """Check a set of these items."""
-    return golden.check(golden.load(bare(folder, b"".join(map(line, rows)))))
-
-
-def test_a_clean_set_has_no_warnings(tmp_path: Path) -> None:
-    """Two different questions are nothing to warn about."""
-    assert warnings(tmp_path, CHOICE, TEXT) == ()
-
-
-def test_a_contradiction_is_warned_of(tmp_path: Path) -> None:
-    """The same question, in other spacing and case, with another right answer."""
-    (warning,) = warnings(tmp_path, TEXT, {**TEXT, "id": "t2", "prompt": " 2+2=  ", "answers": ["5"]})
-    assert "'t1' (line 1) and 't2' (line 2) ask the same and have different right answers" in warning
-
-
-def test_a_repeated_question_wants_a_cluster(tmp_path: Path) -> None:
-    """The same question twice is warned of, unless both are in one cluster."""
-    (warning,) = warnings(tmp_path, TEXT, {**TEXT, "id": "t2"})
-    assert "give them one cluster" in warning
-    assert warnings(tmp_path, {**TEXT, "cluster": "k"}, {**TEXT, "id": "t2", "cluster": "k"}) == ()
-
-
-def test_the_same_wording_with_other_choices_is_another_question(tmp_path: Path) -> None:
-    """'Which is right?' over different choices is not a repetition."""
-    assert warnings(tmp_path, CHOICE, {**CHOICE, "id": "c2", "choices": ["red", "white"]}) == ()
-
-
-def test_leaks_through_few_shot_are_warned_of(tmp_path: Path) -> None:
-    """The question itself in few_shot, and the right answer as its last word."""
-    found = warnings(tmp_path, {**TEXT, "few_shot": "1+1= 2\n2+2= 4\n"})
-    assert any("its own prompt stands in its few_shot" in warning for warning in found)
-    assert any("1 of 1 items have their right answer at the end" in warning for warning in found)
-    assert warnings(tmp_path, {**TEXT, "few_shot": "1+1= 2\n20+4= 24\n"}) == ()
-
-
-def test_a_favoured_position_is_warned_of(tmp_path: Path) -> None:
-    """Twenty items that all have choice 0 right reward a model that always takes the first."""
-    rows = [{**CHOICE, "id": f"c{index}", "prompt": f"question {index}"} for index in range(20)]
-    (warning,) = warnings(tmp_path, *rows)
-    assert "in 20 of 20 multiple-choice items the right choice has index 0" in warning
 
 
 def test_a_large_set_is_read_fast(tmp_path: Path) -> None:

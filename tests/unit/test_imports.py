@@ -26,6 +26,7 @@ def loaded_by(statement: str) -> set[str]:
         ("from quantgate import cli; cli._parser()", set()),
         ("import quantgate.records, quantgate.errors, quantgate.ports", set()),
         ("import quantgate.plugins", set()),
+        ("import quantgate.hygiene.examine, quantgate.golden_versions", set()),
         ("import quantgate.rundir, quantgate.golden", {"pydantic"}),
         ("import quantgate.config", {"pydantic", "yaml"}),
         ("import quantgate.worker", {"pydantic", "numpy"}),

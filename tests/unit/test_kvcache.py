@@ -113,3 +113,10 @@ def test_tied_by_family_where_the_config_is_silent() -> None:
 def test_bytes_per_element() -> None:
     """Float types have their width; a name that is not known is an error."""
     assert [bytes_per_element(name) for name in ("float32", "bfloat16", "fp8_e4m3")] == [4, 2, 1]
+
+
+@pytest.mark.parametrize(("key", "value", "context"), [("max_position_embeddings", 512, 512), ("n_ctx", 1024, 1024), ("other", 1, None)])
+def test_the_longest_sequence_is_that_of_the_config(key: str, value: int, context: int | None) -> None:
+    """Where a config says how long a sequence may be, a longer prompt can be refused; where it does not, nothing is guessed."""
+    config = {"model_type": "llama", "vocab_size": 10, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8}
+    assert shape_of_config({**config, key: value}).context_tokens == context

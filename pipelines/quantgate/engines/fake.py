@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from quantgate.devices.fake import FakeDevice
-from quantgate.errors import EngineError
-from quantgate.quantizers.fake import SCRIPT, fault_of
+from quantgate.errors import EngineError, OutOfMemory
+from quantgate.quantizers.fake import CRAMPED_TOKENS, SCRIPT, fault_of
 from quantgate.records import (
     Artifact,
     ChoiceLogProbs,
@@ -54,6 +54,7 @@ class FakeTokenizer:
     bos_id: int | None = BOS
     eos_ids: tuple[int, ...] = (EOS,)
     vocabulary_size = SHAPE.vocabulary
+    has_template = False
     digest = hashlib.sha256(b"one id a character").hexdigest()
 
     def encode(self, text: str, *, add_bos: bool) -> tuple[int, ...]:
@@ -116,13 +117,21 @@ class FakeSession:
         self, contexts: Sequence[tuple[int, ...]], continuations: Sequence[Sequence[tuple[int, ...]]]
     ) -> Iterator[ChoiceLogProbs]:
         self._misbehave()
+        if fault_of(self._script) == "cramped" and sum(map(len, contexts)) > CRAMPED_TOKENS:
+            raise OutOfMemory(f"the fake model was told to score no more than {CRAMPED_TOKENS} prompt tokens at once")
         for index, (context, choices) in enumerate(zip(contexts, continuations, strict=True)):
             answer = self._answer(self.tokenizer.decode(context))
             totals = tuple(self._loglikelihood(self.tokenizer.decode(choice).strip(), answer) for choice in choices)
             yield ChoiceLogProbs(index=index, totals=totals)
 
-    def distributions(self, contexts: Sequence[tuple[int, ...]]) -> Iterator[Any]:
-        yield np.stack([self._logits(self.tokenizer.decode(context)) for context in contexts])
+    def distributions(self, contexts: Sequence[tuple[int, ...]], *, every_position: bool = False) -> Iterator[Any]:
+        if not every_position:
+            yield np.stack([self._logits(self.tokenizer.decode(context)) for context in contexts])
+            return
+        self._misbehave()
+        for context in contexts:
+            rows = np.stack([self._logits(self.tokenizer.decode(context[: end + 1])) for end in range(len(context))])
+            yield np.full_like(rows, np.nan) if self._bad else rows
 
     @property
     def _bad(self) -> bool:

@@ -1,17 +1,15 @@
 """The transformers engine: one model in this process, one static batch at a time, each decode step driven from here.
 
 Rows are padded on the left with an explicit mask and explicit positions, so padding needs no token of its own and the vocabulary is never
-resized: any id will do where the mask is 0. Only the logits of the last position are computed. A finished row stays in the batch until
-every row has finished, as in any static batch; its ids are no longer reported.
+resized: any id will do where the mask is 0. Only the logits of the last position are computed. A finished row leaves the batch, and its
+cache is freed with it; no row ever joins. How continuations are scored is ``transformers_scoring``'s.
 
 Nothing here reads a clock except the load time: the caller synchronises and times.
 """
 
 from __future__ import annotations
 
-import copy
 import gc
-import inspect
 import json
 import logging
 import math
@@ -19,15 +17,19 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GPTQConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPTQConfig
 from transformers.utils import logging as transformers_logging
 
 from quantgate.devices.oom import is_out_of_memory
+from quantgate.engines import transformers_scoring as scoring
 from quantgate.engines import transformers_weights as weights
+from quantgate.engines.transformers_distributions import Reading
+from quantgate.engines.transformers_forward import Forward
 from quantgate.engines.transformers_tokenizer import TransformersTokenizer
 from quantgate.errors import EngineError, MissingModel, NothingQuantized, OutOfMemory, QuantgateError
 from quantgate.kvcache import shape_of_config
@@ -38,10 +40,6 @@ from quantgate.quantizers.settings import KERNELS
 from quantgate.records import Artifact, ChoiceLogProbs, EngineSettings, Loaded, ModelShape, Request, Step
 
 T = TypeVar("T")
-
-_SUB_BATCH_ROWS = 16
-_SUB_BATCH_POSITIONS = 256
-"""Continuations are scored in sub-batches: all their positions need logits, 256 x 49,152 x 4 bytes = 50 MB."""
 
 _REPACK_ROWS = 32
 """bitsandbytes' repacked CPU layout asserts that this divides the output features."""
@@ -74,13 +72,11 @@ class TransformersSession:
         self.shape = shape
         self.loaded = loaded
         self.tokenizer = tokenizer
-        self._model: Any = model
-        self._accepts = frozenset(inspect.signature(model.forward).parameters)
-        self._device = next(model.parameters()).device
+        self._run = Forward(model)
 
     def close(self) -> None:
         """Drop the weights. Quantizer state sits in reference cycles, so the collector is run."""
-        self._model = None
+        self._run.close()
         gc.collect()
 
     # ------------------------------------------------------------------------------------------ generation
@@ -98,12 +94,12 @@ class TransformersSession:
     def _start(self, requests: Sequence[Request]) -> _Decode:
         longest = max(len(request.tokens) for request in requests)
         cap = max(request.max_new_tokens for request in requests)
-        ids, mask, positions = self._padded([request.tokens for request in requests])
+        ids, mask, positions = self._run.padded([request.tokens for request in requests])
         # One mask for the whole generation, sliced a step at a time: growing it would copy it at each token.
         whole = torch.cat([mask, mask.new_ones(len(requests), cap)], dim=1)
         return _Decode(
             requests=tuple(requests),
-            cache=self._new_cache(),
+            cache=self._run.new_cache(),
             mask=whole,
             ids=ids,
             positions=positions,
@@ -113,24 +109,30 @@ class TransformersSession:
         )
 
     def _advance(self, decode: _Decode) -> Step:
-        """Run the prompt or the last ids, choose one id a row, and retire the rows that end with it."""
-        logits = self._forward(decode.ids, decode.mask[:, : decode.filled], decode.positions, decode.cache)
+        """Run the prompt or the last ids, choose one id a row, and let the rows leave that end with it."""
+        logits = self._run.last(decode.ids, decode.mask[:, : decode.filled], decode.positions, decode.cache)
         finite = _finite_rows(logits)
         first = logits.logsumexp(dim=-1) if decode.step == 0 else None
         raw = logits
-        suppressed = [row for row in decode.running if decode.step < decode.requests[row].min_new_tokens]
+        suppressed = [at for at, row in enumerate(decode.running) if decode.step < decode.requests[row].min_new_tokens]
         if suppressed and self.tokenizer.eos_ids:
             raw = logits.clone() if first is not None else logits
             logits[torch.tensor(suppressed)[:, None], torch.tensor(self.tokenizer.eos_ids)] = -math.inf
         chosen = logits.argmax(dim=-1, keepdim=True)
         logprobs = None if first is None else (raw.gather(1, chosen).squeeze(1) - first).tolist()
-        step = decode.take(chosen.squeeze(1).tolist(), finite, logprobs, self.tokenizer)
+        step, staying = decode.take(chosen.squeeze(1).tolist(), finite, logprobs, self.tokenizer)
         decode.ids = chosen
         decode.positions = decode.positions[:, -1:] + 1
         decode.filled += 1
+        decode.keep(staying)
         return step
 
     # ------------------------------------------------------------------------------------------ scoring
+
+    def choose_layout(self) -> None:
+        """Try how this model's continuations can be laid out, and note it among the facts."""
+        with torch.inference_mode():
+            self.loaded = replace(self.loaded, score_layout=scoring.layout(self._run, self.shape))
 
     def logprobs(
         self, contexts: Sequence[tuple[int, ...]], continuations: Sequence[Sequence[tuple[int, ...]]]
@@ -140,95 +142,27 @@ class TransformersSession:
         if any(not tokens for choices in continuations for tokens in choices):
             raise EngineError("a continuation has no token: encode it apart from its context")
         _check_contexts(contexts)
-        yield from _inferred("scoring", lambda: self._logprobs(contexts, continuations))
+        how = self.loaded.score_layout
+        yield from _inferred("scoring", lambda: scoring.logprobs(self._run, self.shape, how, contexts, continuations))
 
-    def _logprobs(
-        self, contexts: Sequence[tuple[int, ...]], continuations: Sequence[Sequence[tuple[int, ...]]]
-    ) -> list[ChoiceLogProbs]:
-        longer = any(len(tokens) > 1 for choices in continuations for tokens in choices)
-        cache = self._new_cache() if longer else None
-        ids, mask, positions = self._padded(contexts)
-        first = torch.log_softmax(self._forward(ids, mask, positions, cache), dim=-1)
-        totals = [[float(first[row, tokens[0]]) for tokens in choices] for row, choices in enumerate(continuations)]
-        if cache is not None:
-            pairs = [
-                (row, place, tokens)
-                for row, choices in enumerate(continuations)
-                for place, tokens in enumerate(choices)
-                if len(tokens) > 1
-            ]
-            for part in _sub_batches(pairs):
-                for (row, place, _), more in zip(part, self._rest(part, cache, mask), strict=True):
-                    totals[row][place] += more
-        return [
-            ChoiceLogProbs(index=row, totals=tuple(value if math.isfinite(value) else None for value in choices))
-            for row, choices in enumerate(totals)
-        ]
-
-    def _rest(self, part: list[tuple[int, int, tuple[int, ...]]], cache: Any, mask: torch.Tensor) -> list[float]:
-        """Log-likelihood of each continuation's second token and those after it, given its context's cache and its first token."""
-        rows = torch.tensor([row for row, _, _ in part], device=self._device)
-        inputs = [tokens[:-1] for _, _, tokens in part]
-        width = max(len(tokens) for tokens in inputs)
-        # Padded on the right: causal attention never lets a token see what comes after it.
-        ids = torch.tensor([[*tokens, *[0] * (width - len(tokens))] for tokens in inputs], device=self._device)
-        own = torch.tensor([[1] * len(tokens) + [0] * (width - len(tokens)) for tokens in inputs], device=self._device)
-        positions = mask[rows].sum(dim=1, keepdim=True) + torch.arange(width, device=self._device)
-        attend = torch.cat([mask[rows], own], dim=1)
-        logits = self._forward(ids, attend, positions, _selected(cache, rows), keep=width)
-        found = torch.log_softmax(logits, dim=-1)
-        return [
-            math.fsum(float(found[at, place, token]) for place, token in enumerate(tokens[1:]))
-            if all(math.isfinite(float(found[at, place, token])) for place, token in enumerate(tokens[1:]))
-            else math.nan
-            for at, (_, _, tokens) in enumerate(part)
-        ]
-
-    def distributions(self, contexts: Sequence[tuple[int, ...]]) -> Iterator[Any]:
+    def distributions(self, contexts: Sequence[tuple[int, ...]], *, every_position: bool = False) -> Iterator[Any]:
         _check_contexts(contexts)
-        yield _inferred("next-token distributions", lambda: self._distributions(contexts))
+        if not every_position:
+            yield _inferred("next-token distributions", lambda: self._distributions(contexts))
+            return
+        for tokens in contexts:
+            reading = Reading(tokens, self.shape.vocabulary, self._run.device, self._run.new_cache)
+            for part in reading.parts():
+                yield _inferred("distributions along a text", partial(reading.block, part, self._run.last))
 
     def _distributions(self, contexts: Sequence[tuple[int, ...]]) -> Any:
-        ids, mask, positions = self._padded(contexts)
-        return self._forward(ids, mask, positions, None).cpu().numpy()
-
-    # ------------------------------------------------------------------------------------------ one forward
-
-    def _padded(self, contexts: Sequence[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Ids, mask and positions [rows, longest], padded on the left with id 0 under mask 0."""
-        width = max(len(tokens) for tokens in contexts)
-        ids = torch.tensor([[0] * (width - len(tokens)) + list(tokens) for tokens in contexts], device=self._device)
-        mask = torch.tensor(
-            [[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in contexts], device=self._device
-        )
-        return ids, mask, (mask.cumsum(dim=1) - 1).clamp(min=0)
-
-    def _new_cache(self) -> Any:
-        return DynamicCache(config=self._open_model().config)
-
-    def _open_model(self) -> Any:
-        if self._model is None:
-            raise EngineError("the session is closed")
-        return self._model
-
-    def _forward(
-        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any, *, keep: int | None = None
-    ) -> torch.Tensor:
-        """Float32 logits of the last position [rows, vocabulary], or with ``keep`` of the last ``keep`` ones [rows, keep, vocabulary]."""
-        model = self._open_model()
-        extra: dict[str, Any] = {"logits_to_keep": keep or 1} if "logits_to_keep" in self._accepts else {}
-        if "position_ids" in self._accepts:
-            extra["position_ids"] = positions
-        if cache is not None:
-            extra["cache" if "cache" in self._accepts else "past_key_values"] = cache
-        logits = model(input_ids=ids, attention_mask=mask, use_cache=cache is not None, **extra).logits
-        last: torch.Tensor = logits[:, -1, :] if keep is None else logits[:, -keep:, :]
-        return last.float()
+        ids, mask, positions = self._run.padded(contexts)
+        return self._run.last(ids, mask, positions, None).cpu().numpy()
 
 
 @dataclass(slots=True)
 class _Decode:
-    """One batch under way. ``running`` holds the rows that have not ended."""
+    """One batch under way. ``running`` holds the requests that have not ended, in the order of the batch's rows."""
 
     requests: tuple[Request, ...]
     cache: Any
@@ -242,28 +176,35 @@ class _Decode:
 
     def take(
         self, chosen: list[int], finite: list[bool], logprobs: list[float] | None, tokenizer: TransformersTokenizer
-    ) -> Step:
-        """Give each running row its id. A row whose logits are not finite gets none and ends."""
+    ) -> tuple[Step, list[int]]:
+        """Give each row its id; the step, and the rows that go on. A row whose logits are not finite gets none and ends."""
         ids: dict[str, int] = {}
         invalid: list[str] = []
-        still: list[int] = []
-        for row in self.running:
+        staying: list[int] = []
+        for at, row in enumerate(self.running):
             request = self.requests[row]
-            if not finite[row]:
+            if not finite[at]:
                 invalid.append(request.request_id)
                 continue
-            ids[request.request_id] = chosen[row]
-            self.generated[row].append(chosen[row])
+            ids[request.request_id] = chosen[at]
+            self.generated[row].append(chosen[at])
             if not _ended(request, self.generated[row], tokenizer):
-                still.append(row)
+                staying.append(at)
         first = (
             None
             if logprobs is None
-            else {self.requests[row].request_id: logprobs[row] for row in self.running if finite[row]}
+            else {self.requests[row].request_id: logprobs[at] for at, row in enumerate(self.running) if finite[at]}
         )
-        self.running = still
         self.step += 1
-        return Step(ids=ids, nonfinite=tuple(invalid), first_logprobs=first)
+        return Step(ids=ids, nonfinite=tuple(invalid), first_logprobs=first), staying
+
+    def keep(self, staying: list[int]) -> None:
+        """Let the other rows leave the batch. Rows that all end at once, as in timed runs, are never copied."""
+        if 0 < len(staying) < len(self.running):
+            rows = torch.tensor(staying, device=self.ids.device)
+            self.ids, self.mask, self.positions = self.ids[rows], self.mask[rows], self.positions[rows]
+            self.cache.batch_select_indices(rows)
+        self.running = [self.running[at] for at in staying]
 
 
 def _ended(request: Request, generated: list[int], tokenizer: TransformersTokenizer) -> bool:
@@ -283,27 +224,6 @@ def _finite_rows(logits: torch.Tensor) -> list[bool]:
     """Which rows hold no NaN and no infinity: minimum and maximum carry both, in one pass over the vocabulary."""
     low, high = torch.aminmax(logits, dim=-1)
     return [bool(finite) for finite in (torch.isfinite(low) & torch.isfinite(high)).tolist()]
-
-
-def _sub_batches(pairs: list[tuple[int, int, tuple[int, ...]]]) -> Iterator[list[tuple[int, int, tuple[int, ...]]]]:
-    """Continuations of like length together, bounded in rows and in rows x padded length. The order depends on the batch only."""
-    part: list[tuple[int, int, tuple[int, ...]]] = []
-    for pair in sorted(pairs, key=lambda pair: (len(pair[2]), pair[0], pair[1])):
-        if part and (len(part) >= _SUB_BATCH_ROWS or (len(part) + 1) * (len(pair[2]) - 1) > _SUB_BATCH_POSITIONS):
-            yield part
-            part = []
-        part.append(pair)
-    if part:
-        yield part
-
-
-def _selected(cache: Any, rows: torch.Tensor) -> Any:
-    """A cache with the given rows of another, which stays as it is."""
-    chosen = copy.copy(cache)
-    chosen.layers = [copy.copy(layer) for layer in cache.layers]
-    for layer in chosen.layers:
-        layer.batch_select_indices(rows)
-    return chosen
 
 
 # ---------------------------------------------------------------------------------------------- opening
@@ -327,6 +247,7 @@ def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> Trans
     session = TransformersSession(model, tokenizer, shape, loaded)
     _warm_up(session)
     session.loaded = _after_warm_up(loaded, model, device)
+    session.choose_layout()
     return session
 
 

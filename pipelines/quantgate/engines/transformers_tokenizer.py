@@ -19,6 +19,7 @@ class TransformersTokenizer:
         self.bos_id: int | None = _bos_in_use(tokenizer)
         self.eos_ids: tuple[int, ...] = _eos_ids(tokenizer, generation)
         self.vocabulary_size: int = len(tokenizer)
+        self.has_template: bool = bool(tokenizer.chat_template)
         self.digest: str = _digest(tokenizer)
 
     def encode(self, text: str, *, add_bos: bool) -> tuple[int, ...]:
@@ -37,14 +38,14 @@ class TransformersTokenizer:
     def render(self, item: GoldenItem) -> str:
         """Raises ``ConfigError`` where the item asks for a chat template and the model has none."""
         text = item.few_shot + item.prompt
-        if item.template == "raw":
+        if not item.messages and (item.template == "raw" or (item.template == "auto" and not self.has_template)):
             return text
-        if not self._tokenizer.chat_template:
+        if not self.has_template:
             raise ConfigError(
                 f"item {item.item_id} asks for the chat template, and this model's tokenizer has none: set template to raw for base models"
             )
-        message = [{"role": "user", "content": text}]
-        rendered: str = self._tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        turns = [{"role": one.role, "content": one.content} for one in item.messages] or [{"role": "user", "content": text}]
+        rendered: str = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
         return rendered
 
 

@@ -10,7 +10,10 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from quantgate.records import GoldenItem, ItemEvidence, ItemScore, MetricInfo
+from quantgate.golden_keys import BUILT_IN
+from quantgate.metrics.scored import Grade
+from quantgate.metrics.text import TextMetric, until_stop
+from quantgate.records import GoldenItem, MetricInfo
 
 _QUOTES = {'"': '"', "'": "'", "`": "`", "\u2018": "\u2019", "\u201c": "\u201d", "\u201e": "\u201c", "\u00ab": "\u00bb"}
 _INSIDE_BRACKETS = re.compile(r"(?<=[(\[{]) | (?=[)\]}])")
@@ -21,13 +24,13 @@ def normalise(text: str, stop: Sequence[str] = ()) -> str:
 
     Stop strings are matched as the engine does, upper and lower case apart, hence before case is folded.
     """
-    cut = _until_stop(text, stop)
-    folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", cut).casefold())
+    cut = until_stop(text, stop)
+    folded = unicodedata.normalize("NFC", cut.casefold())
     spaced = _INSIDE_BRACKETS.sub("", " ".join(folded.split()))
     return _bare(spaced)
 
 
-class ExactMatch:
+class ExactMatch(TextMetric):
     """1 where the generated text equals one of the item's answers, else 0.
 
     Both sides are normalised alike: Unicode NFC; cut at the first stop string (the generated text only); case folded;
@@ -35,9 +38,6 @@ class ExactMatch:
     of quotes or backticks around the whole and any of ``.,;:!?`` at the end removed, repeatedly. What would leave
     nothing is left alone: ``?`` stays ``?``. Text inside is never touched: ``$8.540`` is not ``$9.540``, ``0,1`` is
     not ``01``.
-
-    A text that ended at the length cap is judged as it stands. Without a text, or with non-finite logits, there is no
-    score.
     """
 
     info = MetricInfo(
@@ -52,44 +52,15 @@ class ExactMatch:
         ),
     )
 
-    def score(self, item: GoldenItem, evidence: ItemEvidence) -> ItemScore:
-        """Score the item, with the text up to the first stop string as the answer.
+    keys = BUILT_IN["exact_match"]
 
-        Raises:
-            ValueError: the evidence is another item's, or the item has no right answers.
-        """
-        if evidence.item_id != item.item_id:
-            raise ValueError(f"evidence of item {evidence.item_id!r} was given for item {item.item_id!r}")
+    def grade(self, item: GoldenItem, text: str) -> Grade:
+        """Compare with each right answer. Raises ``ValueError`` where the item has none."""
         if not item.answers:
             raise ValueError(f"item {item.item_id!r} has no answers to match")
-        reason = _why_unscored(evidence)
-        return ItemScore(
-            item_id=item.item_id,
-            slice=item.slice,
-            cluster=item.cluster,
-            value=None if reason else _matches(item, evidence.text or ""),
-            why_unscored=reason,
-            answered=_until_stop(evidence.text or "", item.stop).strip(),
-            expected=" | ".join(item.answers),
-            evidence=evidence,
-        )
-
-
-def _why_unscored(evidence: ItemEvidence) -> str | None:
-    if evidence.nonfinite:
-        return "non-finite logits"
-    return "no text was generated" if evidence.text is None else None
-
-
-def _matches(item: GoldenItem, text: str) -> float:
-    found = normalise(text, item.stop)
-    return float(any(found == normalise(answer) for answer in item.answers))
-
-
-def _until_stop(text: str, stop: Sequence[str]) -> str:
-    composed = unicodedata.normalize("NFC", text)
-    places = [composed.find(unicodedata.normalize("NFC", mark)) for mark in stop if mark]
-    return composed[: min((place for place in places if place >= 0), default=len(composed))]
+        found = normalise(text)
+        value = float(any(found == normalise(answer) for answer in item.answers))
+        return Grade(value=value, answered=text.strip(), expected=self.expected(item))
 
 
 def _bare(text: str) -> str:

@@ -31,7 +31,9 @@ FAULTS = {
     "kill": "its process is killed while it answers",
     "hang": "never answers",
     "nonfinite": "answers with NaN",
+    "cramped": "runs out of memory where a batch of choices has more than CRAMPED_TOKENS prompt tokens",
 }
+CRAMPED_TOKENS = 100
 SCRIPT = "fake-model.json"
 
 

@@ -98,9 +98,11 @@ def _task(log: Row, file: str, options: ReadOptions) -> tuple[TaskResults, list[
         [_item(item_id, found, scorer, epochs, file) for item_id, found in _grouped(rows, file)]
     )
     firsts = dict(reversed(rows))
+    declared = all(_is_declared(row, scorer) for _, row in rows)
     task = TaskResults(
         name=about["task"].rpartition("/")[2] or about["task"],
         metric=scorer,
+        better="higher" if declared else None,
         items=items,
         chance_level=_chance(list(firsts.values())),
         conditions=_conditions(log, about, epochs),
@@ -190,6 +192,13 @@ def _item(item_id: str, rows: Sequence[Row], scorer: str, epochs: int, file: str
         expected=shortened(_text(first.get("target"))),
         evidence=ItemEvidence(item_id=item_id),
     )
+
+
+def _is_declared(row: Row, scorer: str) -> bool:
+    """Whether an epoch's value is one of Inspect's letters or a boolean, for which higher is better; a number may be anything."""
+    score = (row.get("scores") or {}).get(scorer)
+    value = score.get("value") if isinstance(score, dict) else score
+    return value is None or isinstance(value, bool | str)
 
 
 def _value(row: Row, scorer: str, item_id: str, file: str) -> float | None:

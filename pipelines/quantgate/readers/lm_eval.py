@@ -1,7 +1,8 @@
 """Samples of lm-evaluation-harness, as ``--log_samples`` writes them: ``samples_<task>_<time>.jsonl``, one object a line.
 
 Written after real files of 0.4.13. An item is its ``doc_id``, its place in the dataset; that both sides asked the same is seen from
-``doc_hash``, ``prompt_hash`` and ``target_hash``. A task with several filters has a line for each, so one must be named. Numbers of the
+``doc_hash``, ``prompt_hash`` and ``target_hash``. A task of rolling log-likelihoods gives each metric as a pair: the log-likelihood of the
+whole text, and the words or bytes it is counted by. A task with several filters has a line for each, so one must be named. Numbers of the
 responses stand in the file as text; a log-likelihood that is NaN or infinite makes the item's answer meaningless.
 """
 
@@ -33,6 +34,11 @@ from quantgate.readers.lines import (
 from quantgate.records import ItemEvidence, ItemScore, ReadOptions, Results, TaskResults
 
 PREFERRED = ("acc", "exact_match")
+ROLLING = ("word_perplexity", "byte_perplexity", "bits_per_byte")
+"""Metrics whose items are pairs of a text's log-likelihood and its weight."""
+HIGHER = frozenset({"acc", "acc_norm", "acc_mutual_info", "acc_bytes", "acc_all", "exact_match", "f1", "bleu", "chrf", "mcc", "likelihood"})
+LOWER = frozenset({"ter", "brier_score"})
+"""Which way the harness's own metrics go, as its registry declares it; of others nothing is known."""
 MARKS = ("doc_hash", "prompt_hash", "target_hash", "target")
 SETTINGS = "generation_settings"
 _FILE = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d:.-]+\.jsonl")
@@ -55,7 +61,7 @@ class LmEvalReader:
         for file, task in _files(path):
             data = read_bytes(file)
             parts.append(data)
-            found, said = _task(data, task, str(file), options)
+            found, said = task_results(data, task, str(file), options)
             tasks.append(found)
             notes += said
         return Results(source=self.name, path=str(path), sha256=digest(parts), tasks=tuple(tasks), notes=tuple(notes))
@@ -83,12 +89,16 @@ def _task_of(file: Path) -> str:
     return "" if found is None else found["task"]
 
 
-def _task(data: bytes, task: str, file: str, options: ReadOptions) -> tuple[TaskResults, list[str]]:
-    """One file. Each line is cut down to what is needed as soon as it is read: kept whole, a file takes a multiple of the time."""
+def task_results(data: bytes, task: str, file: str, options: ReadOptions) -> tuple[TaskResults, list[str]]:
+    """The samples of one task, and what a person must know of them.
+
+    Each line is cut down to what is needed as soon as it is read: kept whole, a file takes a multiple of the time.
+    """
     lines = [_line(row, file, number) for number, row in json_lines(data, file)]
     lines, chosen = _filtered(lines, file, options.filter)
     metric = _metric(lines, file, options.metric)
-    items, unsliced = one_slice([_item(one, metric, file) for one in lines])
+    make = _rolling if metric in ROLLING and isinstance(lines[0].values[metric], list) else _item
+    items, unsliced = one_slice([make(one, metric, file) for one in lines])
     places: dict[str, list[int]] = {}
     for one in lines:
         places.setdefault(one.item_id, []).append(one.number)
@@ -104,6 +114,8 @@ def _task(data: bytes, task: str, file: str, options: ReadOptions) -> tuple[Task
             if (found := {one.item_id: mark for one in lines if (mark := one.marks[place]) is not None})
         },
         prompts={one.item_id: one.prompt for one in lines if one.prompt},
+        better="higher" if make is _rolling or metric in HIGHER else "lower" if metric in LOWER else None,
+        scale="unbounded" if make is _rolling else None,
     )
     return known, [f"{task or file}: {one}" for one in (twice(places), unsliced) if one is not None]
 
@@ -145,7 +157,7 @@ def _line(row: Row, file: str, number: int) -> _Line:
         item_id=str(doc_id),
         filter=None if row.get("filter") is None else str(row["filter"]),
         values={name: row[name] for name in names},
-        marks=(*(None if (mark := row.get(name)) is None else str(mark) for name in MARKS), _settings(row)),
+        marks=(*[None if (mark := row.get(name)) is None else str(mark) for name in MARKS], _settings(row)),
         numbers=numbers,
         choices=len(numbers) // 2 if twice_asked else len(numbers),
         slice=slice_of(doc if isinstance(doc, dict) else None),
@@ -157,7 +169,7 @@ def _line(row: Row, file: str, number: int) -> _Line:
 
 def _metrics(row: Mapping[str, Any]) -> list[str]:
     listed = row.get("metrics")
-    if isinstance(listed, list) and all(isinstance(one, str) for one in listed):
+    if isinstance(listed, list) and set(map(type, listed)) <= {str}:
         return [one for one in listed if one in row]
     return [key for key, value in row.items() if key != "doc_id" and isinstance(value, bool | int | float)]
 
@@ -177,6 +189,34 @@ def _item(one: _Line, metric: str, file: str) -> ItemScore:
         answered=one.answered,
         expected=one.expected,
         evidence=ItemEvidence(item_id=one.item_id, loglikelihoods=known, nonfinite=broken),
+    )
+
+
+def _rolling(one: _Line, metric: str, file: str) -> ItemScore:
+    """A text: its score is its log-likelihood, in nats, and its tokens are the words or bytes that the file counts by."""
+    if metric not in one.values:
+        refuse(f"{metric}: missing", file, one.number)
+    pair = one.values[metric]
+    if not isinstance(pair, list) or len(pair) != 2 or isinstance(pair[1], bool) or not isinstance(pair[1], int):
+        refuse(f"{metric}: found {kind(pair)}, expected a log-likelihood and a whole number of words or bytes", file, one.number)
+    nats, weight = pair
+    if isinstance(nats, bool) or not isinstance(nats, int | float) or weight < 0:
+        refuse(f"{metric}: found {pair!r:.80}, expected a log-likelihood and its weight", file, one.number)
+    broken = not math.isfinite(nats)
+    return ItemScore(
+        item_id=one.item_id,
+        slice=one.slice,
+        cluster=None,
+        value=None if broken else float(nats),
+        why_unscored="its log-likelihood is not finite" if broken else None,
+        answered="",
+        expected=one.expected,
+        evidence=ItemEvidence(
+            item_id=one.item_id,
+            loglikelihoods=(None if broken else float(nats),),
+            nonfinite=broken,
+            scored_tokens=weight,
+        ),
     )
 
 
@@ -203,7 +243,7 @@ def _filtered(lines: list[_Line], file: str, wanted: str | None) -> tuple[list[_
 
 
 def _metric(lines: Sequence[_Line], file: str, wanted: str | None) -> str:
-    """The metric asked for; else ``acc``, ``exact_match``, or the first that is 0 or 1 throughout."""
+    """The metric asked for; else ``acc``, ``exact_match``, the first that is 0 or 1 throughout, or of rolling ones the first."""
     names = list(lines[0].values)
     if wanted is not None:
         if wanted not in names:
@@ -213,6 +253,8 @@ def _metric(lines: Sequence[_Line], file: str, wanted: str | None) -> str:
     for name in (*PREFERRED, *names):
         if name in names and (name in PREFERRED or all(_is_right_or_wrong(one.values.get(name)) for one in lines)):
             return name
+    if rolling := [name for name in ROLLING if isinstance(lines[0].values.get(name), list)]:
+        return rolling[0]
     what = f"metric: none of {', '.join(names) or 'the file'} is 0 or 1 for every item; name one with --metric"
     raise ResultsError(what, file=file)
 
@@ -261,8 +303,10 @@ def _pairs(responses: object) -> list[list[Any]] | None:
     """A list of pairs of log-likelihood and whether it was the greedy choice; None for anything else."""
     if not isinstance(responses, list) or not responses:
         return None
-    whole = all(isinstance(one, list) and len(one) == 2 and one[1] in _NOT_GREEDY for one in responses)
-    return responses if whole else None
+    for one in responses:
+        if not isinstance(one, list) or len(one) != 2 or one[1] not in _NOT_GREEDY:
+            return None
+    return responses
 
 
 def _answers(row: Row, requests: Sequence[tuple[str, str]], numbers: Sequence[float]) -> tuple[str, str]:

@@ -113,6 +113,7 @@ def _task(data: bytes, bundle: Row, file: Path) -> tuple[TaskResults, list[str]]
     task = TaskResults(
         name=str(benchmark.get("name") or "") if isinstance(benchmark, dict) else "",
         metric="reward",
+        better="higher",
         items=items,
         conditions=_conditions(config if isinstance(config, dict) else {}, repeats),
         marks={

@@ -1,8 +1,8 @@
 """Tables of per-item scores that anybody can write: JSON Lines or CSV with the columns ``id`` and ``score``.
 
-``slice`` and ``cluster`` are read where they are there; other columns are left alone. A score is 0 or 1, true or false, or anything
-between for graded scores. CSV has only text, so a number is read from it; in JSON a number that stands as text is refused. An item
-whose score is empty or null was not scored.
+``slice`` and ``cluster`` are read where they are there; other columns are left alone. A score is 0 or 1, true or false, anything
+between for graded scores, or any finite number where the policy says that scores have no bounds. CSV has only text, so a number is read
+from it; in JSON a number that stands as text is refused. An item whose score is empty or null was not scored.
 """
 
 from __future__ import annotations
@@ -89,17 +89,11 @@ def _item(row: Row, options: ReadOptions, file: str, line: int) -> ItemScore:
     empty = value is None or value == ""
     return item(
         name(row[options.id], options.id, file, line),
-        None if empty else _share(score(value, options.score, file, line), options.score, file, line),
+        None if empty else score(value, options.score, file, line),
         why=NO_SCORE if empty else None,
         slice_name="all" if slice_name in (None, "") else name(slice_name, options.slice, file, line),
         cluster=None if cluster in (None, "") else name(cluster, options.cluster, file, line),
     )
-
-
-def _share(value: float, column: str, file: str, line: int) -> float:
-    if not 0 <= value <= 1:
-        refuse(f"{column}: found {value:g}, expected 0 (wrong) to 1 (right)", file, line)
-    return value
 
 
 # ---------------------------------------------------------------------------------------------- rows of CSV

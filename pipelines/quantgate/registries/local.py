@@ -60,6 +60,7 @@ def candidate_of(report: Report, variant: str) -> Candidate:
         "policy_sha256": report.policy_sha256,
         "outcome": _outcome(report, verdict),
         "verdict": verdict.outcome,
+        "waivers": _waived(verdict),
         "report": _report_location(report, row.artifact_path),
         "run_id": report.run_id,
         "variant": variant,
@@ -67,6 +68,12 @@ def candidate_of(report: Report, variant: str) -> Candidate:
         "quantizer": row.quantizer,
     }
     return Candidate(artifact_path=row.artifact_path, tags=tags)
+
+
+def _waived(verdict: Verdict) -> str:
+    """Which checks did not pass and were waived, by whom, why and until when; ``none`` said aloud, so that no older one stays."""
+    said = [f"{check.name}: {check.outcome}, {check.waived_by}" for check in verdict.checks if check.waived_by]
+    return "; ".join(said) or "none"
 
 
 def check_promotable(model: str, version: str, outcome: str | None) -> None:

@@ -1,74 +1,48 @@
 """The page of a run: one file that a release owner can open, print and keep.
 
-No network, no scripts, no fonts from elsewhere; a content security policy in the page says so to the browser. Every text goes
+No network, no fonts from elsewhere, and one script, which filters flips; a content security policy in the page says so to the
+browser and names that script by its digest. Every text goes
 through ``_el``, which escapes whatever is not markup of our own, so a prompt cannot become a tag. Verdicts are words first;
 border and weight repeat them for the eye. What is unknown is ``-`` with its reason where there is one.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
 
 from quantgate.records import (
     CeilingRow,
     Check,
     CheckRule,
     DeviceInfo,
-    FlipRow,
     GoldenRow,
-    KLStatistics,
     MeasurementRow,
     Policy,
     QualityRow,
     Report,
+    Scale,
     SliceRow,
     SpeedRow,
     Verdict,
 )
-from quantgate.render import figures, proof
+from quantgate.render import distance, figures, flips, proof
 from quantgate.render import quantities as q
+from quantgate.render.elements import Cell as _Cell
+from quantgate.render.elements import Column as _Column
+from quantgate.render.elements import Html as _Html
+from quantgate.render.elements import el as _el
+from quantgate.render.elements import figure as _figure
+from quantgate.render.elements import fold as _fold
+from quantgate.render.elements import folded_text as _folded_text
+from quantgate.render.elements import inline as _inline
+from quantgate.render.elements import join as _join
+from quantgate.render.elements import section as _section
+from quantgate.render.elements import table as _table
+from quantgate.render.elements import with_small as _with_small
+from quantgate.render.elements import words as _words
 from quantgate.render.policy import waiver_lines
-from quantgate.render.terminal import VariantLine, promotion_line, variant_lines, worst_first
-
-_FLIPS_SHOWN, _FLIPS_FOLDED = 10, 200
-_SUMMARY_LENGTH = 72
-
-
-class _Html(str):
-    """Markup of our own: the only text that is not escaped."""
-
-    __slots__ = ()
-
-
-_Cell: TypeAlias = str
-_VOID = frozenset({"meta", "br"})
-
-
-def _el(name: str, /, *children: str, **attributes: str) -> _Html:
-    """Build an element. Children are escaped unless they are markup; a trailing underscore keeps Python's words apart."""
-    shown = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(_clean(value))}"' for key, value in attributes.items()
-    )
-    inside = "".join(_escaped(child) for child in children)
-    return _Html(f"<{name}{shown}>" if name in _VOID else f"<{name}{shown}>{inside}</{name}>")
-
-
-def _escaped(text: str) -> str:
-    return text if isinstance(text, _Html) else html.escape(_clean(text))
-
-
-def _clean(text: str) -> str:
-    """Show what would steer a browser as its picture and drop what no file can hold."""
-    return q.storable(q.visible(text))
-
-
-def _join(parts: Iterable[str]) -> _Html:
-    return _Html("".join(_escaped(part) for part in parts))
-
+from quantgate.render.terminal import VariantLine, promotion_line, variant_lines
 
 # ---------------------------------------------------------------------------------------------- the page
 
@@ -77,69 +51,20 @@ def page(report: Report) -> str:
     """Render the whole page as HTML text."""
     sections = [_head(report), _variants(report), _quality(report), _memory(report), _speed(report), _evidence(report)]
     title = f"{report.model}: {q.outcome_word(report.outcome)} - quantgate"
+    scripts = flips.policy_source() if report.flips else "'none'"
     head = _el(
         "head",
         _el("meta", charset="utf-8"),
         _el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         _Html(
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+            f"script-src {scripts}; form-action 'none'; base-uri 'none'\">"
         ),
         _el("title", q.shortened(title, 120)),
-        _el("style", _Html(_STYLE)),
+        _el("style", _Html(_STYLE + flips.STYLE)),
     )
-    body = _el("body", _el("main", *sections))
+    body = _el("body", _el("main", *sections), flips.script() if report.flips else "")
     return f'<!DOCTYPE html>\n<html lang="en">{head}{body}</html>\n'
-
-
-def _section(ident: str, title: str, *content: str) -> _Html:
-    return _el("section", _el("h2", title), *content, id=ident)
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column's header with its unit; numbers are set right, words left. ``drawn`` is markup under the title."""
-
-    title: str
-    number: bool = True
-    drawn: str = ""
-
-
-def _words(title: str) -> _Column:
-    return _Column(title, number=False)
-
-
-def _table(caption: str, columns: Sequence[_Column], rows: Iterable[Sequence[_Cell]], *, kind: str = "") -> _Html:
-    """Build a table in a container that scrolls by itself; ``stack`` turns rows into cards on a narrow screen."""
-    head = _el("tr", *(_el("th", column.title, column.drawn, scope="col", class_=_side(column)) for column in columns))
-    body = [_row(columns, row) for row in rows]
-    table = _el("table", _el("caption", _el("span", caption)), _el("thead", head), _el("tbody", *body), class_=kind)
-    return _el("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
-
-
-def _row(columns: Sequence[_Column], cells: Sequence[_Cell]) -> _Html:
-    first = _el("th", cells[0], scope="row", class_=_side(columns[0]))
-    rest = [
-        _el("td", cell, class_=_side(column) + (" none" if cell == q.UNKNOWN else ""), data_label=column.title)
-        for column, cell in zip(columns[1:], cells[1:], strict=True)
-    ]
-    return _el("tr", first, *rest)
-
-
-def _side(column: _Column) -> str:
-    return "n" if column.number else "w"
-
-
-def _figure(svg: str, finding: str) -> _Html:
-    """Set a figure under its finding; nothing where nothing was drawn."""
-    if not svg:
-        return _Html("")
-    drawing = _el("div", _inline(svg), class_="scroll drawing", tabindex="0", role="region", aria_label=finding)
-    return _el("figure", _el("figcaption", finding), drawing)
-
-
-def _inline(svg: str) -> _Html:
-    """Take a figure into the page, where its namespace is implied."""
-    return _Html(svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1))
 
 
 def _badge(word: str) -> _Html:
@@ -147,15 +72,6 @@ def _badge(word: str) -> _Html:
     plain = kinds.get(word.split(" ")[0].strip(","), "plain")
     kind = "control" if ", as it must" in word else "inconclusive" if "(waived)" in word else plain
     return _el("span", word, class_=f"badge {kind}")
-
-
-def _with_small(text: str, small: str) -> _Html:
-    return _join([text, _el("small", small)]) if small else _join([text])
-
-
-def _fold(summary: str, *content: str, opened: bool = False) -> _Html:
-    marks = {"open": "open"} if opened else {}
-    return _el("details", _el("summary", summary), *content, **marks)
 
 
 # ---------------------------------------------------------------------------------------------- 1 verdict
@@ -257,9 +173,10 @@ def _variant_table(report: Report, lines: tuple[VariantLine, ...]) -> _Html:
     checks = {verdict.variant: q.worst_quality(verdict) for verdict in report.verdicts}
     rows = {row.variant: row for row in report.measurements}
     pairs = [(verdict, check) for verdict in report.verdicts if (check := checks[verdict.variant]) is not None]
-    domain = figures.loss_domain(pairs)
+    drawn = [(verdict, check) for verdict, check in pairs if check.scale != "unbounded"]
+    domain = figures.loss_domain(drawn)
     unit, size = q.byte_column(tuple(row.weight_bytes for row in report.measurements))
-    margins = {check.margin for _, check in pairs if check.margin is not None}
+    margins = {check.margin for _, check in drawn if check.margin is not None}
     axis = figures.strip_axis(domain, margins.pop() if len(margins) == 1 else None, ident="axis")
     columns = [
         _words("Variant"),
@@ -277,7 +194,9 @@ def _variant_table(report: Report, lines: tuple[VariantLine, ...]) -> _Html:
     several = len(report.golden_sets) > 1
     body = []
     for index, line in enumerate(lines):
-        strip = figures.interval_strip(checks.get(line.variant), domain, ident=f"strip-{index}")
+        check = checks.get(line.variant)
+        own = check is not None and check.scale == "unbounded"  # a unit of its own does not lie on the column's axis
+        strip = "" if own else figures.interval_strip(check, domain, ident=f"strip-{index}")
         body.append(_variant_cells(line, rows.get(line.variant), strip, size, several))
     return _table("One row per variant; tokens/s at the batch that fits", columns, body, kind="stack variants")
 
@@ -325,7 +244,7 @@ def _check_cells(verdict: Verdict, check: Check) -> list[_Cell]:
         q.check_figure(check, check.estimate),
         q.check_figure(check, check.lower, towards="down"),
         q.check_figure(check, check.bound, towards="up"),
-        q.check_limit(check.name, check.margin),
+        q.check_limit(check.name, check.margin, check.scale),
         q.level_percent(check.level),
         check.because,
     ]
@@ -336,7 +255,7 @@ def _check_cells(verdict: Verdict, check: Check) -> list[_Cell]:
 
 def _quality(report: Report) -> _Html:
     parts = [_golden(report, golden, index) for index, golden in enumerate(report.golden_sets)]
-    return _section("quality", "Quality", *(parts or [_el("p", "No golden set was used.")]))
+    return _section("quality", "Quality", *(parts or [_el("p", "No golden set was used.")]), distance.over_texts(report))
 
 
 def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
@@ -344,19 +263,17 @@ def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
     roles = {line.variant: line.role for line in variant_lines(report)}
     reference = next((variant for variant, role in roles.items() if role == "reference"), "")
     compared = [row for row in rows if row.variant != reference]
-    flips = [flip for flip in report.flips if flip.golden_set in (golden.name, f"{golden.name} {golden.version}")]
+    flipped = [flip for flip in report.flips if flip.golden_set in (golden.name, f"{golden.name} {golden.version}")]
     drawing = figures.interval_figure(report, golden.name, ident=f"intervals-{index}", heading=False)
     return _join(
         [
             _el("h3", f"{golden.name} {golden.version}, {q.count(golden.items)} items"),
             _figure(drawing, figures.interval_finding(report, golden.name)),
             _answer_table(golden, rows, reference) if rows else _el("p", "Nothing was scored."),
+            _figure_table(rows),
             _slice_table(compared, report.policy) if any(row.slices for row in compared) else "",
-            _divergence_table([(row.variant, row.kl) for row in rows if row.kl is not None]),
-            *(
-                _flips_of(variant, [flip for flip in flips if flip.variant == variant], opened=role == "candidate")
-                for variant, role in roles.items()
-            ),
+            distance.after_prompts([(row.variant, row.kl) for row in rows if row.kl is not None]),
+            flips.flips(f"{golden.name} {golden.version}", flipped, roles),
         ]
     )
 
@@ -365,10 +282,12 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
     reference = next((row.output_tokens for row in rows if row.variant == measured_on), None)
     columns = [
         _words("Variant"),
-        _Column("Right, %"),
+        _Column(_mean_header([row.scale for row in rows])),
         _Column("Scored"),
         _Column("Unscored"),
         _Column("Truncated"),
+        _Column("Empty"),
+        _Column("Refusal-like"),
         _Column("Output, tokens"),
         _Column("Output vs reference"),
         _Column("McNemar p"),
@@ -376,10 +295,12 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
     cells = [
         [
             row.variant,
-            q.percent_number(row.accuracy, digits=1),
+            q.mean_score(row.accuracy, row.scale),
             f"{q.count(row.scored)} of {q.count(row.items)}",
             q.count(row.unscored),
             q.count(row.truncated),
+            q.count(row.empty) if row.texts else q.UNKNOWN,
+            q.count(row.refusals) if row.texts else q.UNKNOWN,
             q.count(row.output_tokens),
             q.ratio(row.output_tokens / reference if reference and row.variant != measured_on else None),
             q.p_value(row.mcnemar_p),
@@ -388,23 +309,54 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
     ]
     chance = q.percent(golden.chance_level)
     caption = (
-        f"Answers on {golden.name} {golden.version}; guessing gives {chance}. McNemar tests a loss of 0, never decides"
+        f"Answers on {golden.name} {golden.version}; guessing gives {chance}. McNemar tests a loss of 0; neither it nor a count decides"
     )
     return _table(caption, columns, cells)
 
 
+def _mean_header(scales: Sequence[Scale]) -> str:
+    """What a column of answers' means is called."""
+    if "unbounded" in scales:
+        return "Mean score"
+    return "Mean score, %" if "unit" in scales else "Right, %"
+def _figure_table(rows: Sequence[QualityRow]) -> _Html:
+    """Each metric's own figure; nothing where a share of right answers says it all."""
+    if not any(row.figures for row in rows):
+        return _Html("")
+    columns = [_words("Metric"), _words("Variant"), _Column("Figure")]
+    columns += [_Column("From"), _Column("To"), _words("Unit"), _words("Better"), _Column("Scored")]
+    names = list(dict.fromkeys(one.metric.name for row in rows for one in row.figures))
+    cells = [
+        [
+            one.metric.name,
+            row.variant,
+            *(q.significant(figure) for figure in (one.value, one.lower, one.upper)),
+            one.metric.unit if one.equal_weights else f"{one.metric.unit}, weighted",
+            "lower" if one.metric.figure_lower_is_better else "higher",
+            f"{q.count(one.scored)} of {q.count(one.items)}",
+        ]
+        for name in names
+        for row in rows
+        for one in row.figures
+        if one.metric.name == name
+    ]
+    return _table("Figures of each metric over the set, shares with 95 % intervals; shown, and no part of any decision", columns, cells)
+
+
 def _slice_table(rows: Sequence[QualityRow], policy: Policy) -> _Html:
+    scales: list[Scale] = [row.scale for row in rows]
+    unit = "in score" if "unbounded" in scales else "points"
     columns = [
         _words("Slice"),
         _words("Variant"),
         _Column("Items"),
-        _Column("Reference right, %"),
-        _Column("Right, %"),
+        _Column(f"Reference {_mean_header(scales)[:1].lower()}{_mean_header(scales)[1:]}"),
+        _Column(_mean_header(scales)),
         _Column("Got worse"),
         _Column("Got better"),
-        _Column("Loss, points"),
-        _Column("From, points"),
-        _Column("To, points"),
+        _Column(f"Loss, {unit}"),
+        _Column(f"From, {unit}"),
+        _Column(f"To, {unit}"),
         _Column("Level"),
     ]
     names = list(dict.fromkeys(part.slice for row in rows for part in row.slices))
@@ -423,96 +375,15 @@ def _slice_table(rows: Sequence[QualityRow], policy: Policy) -> _Html:
 def _slice_cells(part: SliceRow) -> list[_Cell]:
     return [
         q.count(part.n),
-        q.percent_number(part.reference_accuracy, digits=1),
-        q.percent_number(part.accuracy, digits=1),
+        q.mean_score(part.reference_accuracy, part.scale),
+        q.mean_score(part.accuracy, part.scale),
         q.count(part.b),
         q.count(part.c),
-        q.points(part.loss),
-        q.points(part.lower, towards="down"),
-        q.points(part.upper, towards="up"),
+        q.loss(part.loss, part.scale),
+        q.loss(part.lower, part.scale, towards="down"),
+        q.loss(part.upper, part.scale, towards="up"),
         q.level_percent(part.level),
     ]
-
-
-def _divergence_table(rows: Sequence[tuple[str, KLStatistics]]) -> _Html:
-    if not rows:
-        return _Html("")
-    columns = [
-        _words("Variant"),
-        _Column("Mean, nats"),
-        _Column("Median, nats"),
-        _Column("p99, nats"),
-        _Column("Largest, nats"),
-        _Column("Same top token, %"),
-        _Column("Positions"),
-    ]
-    cells = [
-        [
-            variant,
-            *(q.significant(figure) for figure in (kl.mean, kl.median, kl.p99, kl.maximum)),
-            q.percent_number(kl.top1_agreement, digits=1),
-            q.count(kl.positions),
-        ]
-        for variant, kl in rows
-    ]
-    return _table("KL divergence from the reference: how much changed, not which way", columns, cells)
-
-
-def _flips_of(variant: str, flips: Sequence[FlipRow], *, opened: bool) -> _Html:
-    """Show the worst flips of a variant, fold the next ones, and say how many are in report.json alone."""
-    if not flips:
-        return _Html("")
-    ordered = worst_first(flips)
-    worse = sum(flip.direction == "regression" for flip in flips)
-    words = f"{variant}: {q.count(worse)} items got worse, {q.count(len(flips) - worse)} got better"
-    shown, folded = ordered[:_FLIPS_SHOWN], ordered[_FLIPS_SHOWN:_FLIPS_FOLDED]
-    left = len(ordered) - len(shown) - len(folded)
-    rest = f"The next {q.count(len(folded))} flips of {variant}"
-    more = f"{q.count(left)} more are in report.json." if left else ""
-    return _fold(
-        words,
-        _flip_table(f"Flips of {variant}, the preference that moved farthest first", shown),
-        _fold(rest, _flip_table(rest, folded), _el("p", more, class_="note") if more else "") if folded else "",
-        opened=opened,
-    )
-
-
-def _flip_table(caption: str, flips: Sequence[FlipRow]) -> _Html:
-    columns = [
-        _words("Item"),
-        _words("Change"),
-        _Column("Moved, nats"),
-        _words("Prompt"),
-        _words("Right answer"),
-        _words("Reference"),
-        _words("Variant"),
-    ]
-    return _table(caption, columns, [_flip_cells(flip) for flip in flips], kind="stack flips")
-
-
-def _flip_cells(flip: FlipRow) -> list[_Cell]:
-    worse = flip.direction == "regression"
-    return [
-        _with_small(flip.item_id, flip.slice),
-        "got worse" if worse else "got better",
-        q.significant(flip.severity, 2),
-        _folded_text(flip.prompt),
-        _folded_text(flip.expected),
-        _join([_folded_text(flip.reference_answer), _mark(worse)]),
-        _join([_folded_text(flip.variant_answer), _mark(not worse)]),
-    ]
-
-
-def _mark(right: bool) -> _Html:
-    return _el("span", "right" if right else "wrong", class_="mark right" if right else "mark")
-
-
-def _folded_text(text: str) -> _Html:
-    """Show a short text as it is; fold a long one or one of several lines behind its beginning."""
-    text = text.strip()
-    if len(text) <= _SUMMARY_LENGTH and "\n" not in text:
-        return _el("span", text or "(empty)", class_="text")
-    return _fold(q.shortened(text, _SUMMARY_LENGTH), _el("pre", text))
 
 
 # ---------------------------------------------------------------------------------------------- 4 memory and the ceiling

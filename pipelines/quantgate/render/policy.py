@@ -61,6 +61,8 @@ def _paragraphs(policy: Policy, candidates: int) -> Iterator[Paragraph]:
     yield Paragraph(sentence=_several(policy, candidates))
     yield Paragraph(sentence=f"Of several that pass, {_OBJECTIVES[policy.objective]} goes forward.")
     yield Paragraph(sentence=_items(policy))
+    if early := _early(policy):
+        yield Paragraph(sentence=early)
     yield Paragraph(
         sentence="The run needs a known-bad control, which must be shown to fail on all that is required of quality."
         if policy.require_controls
@@ -76,7 +78,11 @@ def rule_words(rule: CheckRule) -> str:
     match rule.kind:
         case "quality":
             fewest = "" if rule.minimum_items is None else f" (at least {q.count(rule.minimum_items)} items)"
-            return f"it loses at most {q.margin_points(rule.margin)} points against the reference on {where(rule)}{fewest}"
+            way = "" if rule.better is None else f", where {rule.better} scores are better"
+            most = q.check_limit("quality", rule.margin, rule.scale)
+            return f"it loses at most {most} against the reference on {where(rule)}{fewest}{way}"
+        case "perplexity_ratio":
+            return f"its perplexity is at most {high} the reference's on the texts of {where(rule)}"
         case "freed_share":
             return f"it frees at least {low} of the weight memory"
         case "share_quantized":
@@ -87,6 +93,10 @@ def rule_words(rule: CheckRule) -> str:
             return f"its next tokens diverge from the reference's by at most {high} in the mean, on {where(rule)}"
         case "kl_p99":
             return f"they diverge by at most {high} at 99 of 100 positions, on {where(rule)}"
+        case "kl_p999":
+            return f"they diverge by at most {high} at 999 of 1,000 positions, on {where(rule)}"
+        case "rms_probability_change":
+            return f"the true next token's probability changes by at most {high} (root mean square), on {where(rule)}"
         case "top1_agreement":
             return f"its likeliest token is the reference's at {low} of the positions at least, on {where(rule)}"
         case "output_length":
@@ -124,6 +134,22 @@ def _items(policy: Policy) -> str:
     return (
         f"A quality check needs at least {q.count(policy.minimum_items)} item{'s' if policy.minimum_items > 1 else ''}, of which the "
         f"reference may leave {q.percent(policy.max_absent_reference, digits=1)} unanswered."
+    )
+
+
+def _early(policy: Policy) -> str:
+    """How often quality is looked at, where it is more than once."""
+    if policy.sequential is not None:
+        one = policy.sequential
+        return (
+            f"Quality is looked at after every item, in the order of seed {one.seed}, with a bet of {one.bet:g} against a loss of the "
+            "margin; scoring ends where a pass is shown, and alpha holds wherever it ends."
+        )
+    if policy.looks is None:
+        return ""
+    return (
+        f"Quality is looked at {q.count(policy.looks)} times at equal distances, in the order of seed {policy.looks_seed}; early looks ask "
+        "for so much more that alpha holds over all of them (O'Brien-Fleming). Scoring ends where a pass is shown."
     )
 
 

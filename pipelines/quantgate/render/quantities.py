@@ -13,7 +13,7 @@ import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal, TypeAlias
 
-from quantgate.records import CeilingRow, Check, GoldenRow, Outcome, Policy, Report, Role, Verdict
+from quantgate.records import CeilingRow, Check, GoldenRow, Outcome, Policy, Report, Role, Scale, Verdict
 
 UNKNOWN = "-"
 Towards: TypeAlias = Literal["nearest", "up", "down"]
@@ -101,6 +101,19 @@ def margin_points(margin: float | None) -> str:
     exact = (Decimal(repr(float(margin))) * 100).normalize()
     exponent = exact.as_tuple().exponent
     return _decimal(exact, max(1, -exponent if isinstance(exponent, int) else 1), "nearest")
+
+
+def loss(value: float | None, scale: Scale, *, like: float | None = None, towards: Towards = "nearest") -> str:
+    """Write a loss without its unit: in points, or as it is where scores are unbounded.
+
+    ``like``: a margin, whose digits are taken.
+    """
+    if scale != "unbounded":
+        digits = 1 if like is None else len(margin_points(like).partition(".")[2])
+        return points(value, towards=towards, digits=digits)
+    if value is None or like is None or not math.isfinite(value):
+        return significant(value) if towards == "nearest" else fixed(value, 3, towards=towards)
+    return fixed(value, max(2, len(_exact(Decimal(repr(float(like)))).partition(".")[2])), towards=towards)
 
 
 def level_percent(level: float | None) -> str:
@@ -229,8 +242,12 @@ def check_figure(check: Check, value: float | None, *, towards: Towards = "neare
     if value is None or not math.isfinite(value):
         return UNKNOWN
     match _unit(check.name):
+        case "points" if check.scale == "unbounded":
+            return f"{loss(value, check.scale, like=check.margin, towards=towards)} in score"
         case "points":
             return f"{points(value, towards=towards)} points"
+        case "x" if check.name.startswith("perplexity_ratio"):
+            return f"{fixed(value, 4, towards=towards)}x"
         case "%":
             return percent(value, digits=1, towards=towards)
         case "x":
@@ -239,11 +256,13 @@ def check_figure(check: Check, value: float | None, *, towards: Towards = "neare
             return f"{significant(value)} {unit}".rstrip()
 
 
-def check_limit(name: str, limit: float | None) -> str:
+def check_limit(name: str, limit: float | None, scale: Scale | None = None) -> str:
     """Write a limit of the check or rule called ``name`` with its unit and every digit it was set with."""
     if limit is None or not math.isfinite(limit):
         return UNKNOWN
     match _unit(name):
+        case "points" if scale == "unbounded":
+            return f"{_exact(Decimal(repr(float(limit))))} in score"
         case "points":
             return f"{margin_points(limit)} points"
         case "%":
@@ -260,12 +279,32 @@ def _unit(name: str) -> str:
         return "points"
     # A name is kind/golden set or group/figure: a golden set's own name says nothing about units.
     figure = rest if kind in ("memory", "ceiling") else kind
-    parts = {"share": "%", "agreement": "%", "kl": "nats", "length": "x", "ratio": "x"}
+    parts = {"share": "%", "agreement": "%", "probability_change": "%", "kl": "nats", "length": "x", "ratio": "x"}
     return next((unit for part, unit in parts.items() if part in figure), "")
 
 
 def _exact(value: Decimal) -> str:
     return f"{value.normalize():f}"
+
+
+def loss_cell(check: Check | None, value: float | None, *, towards: Towards = "nearest") -> str:
+    """Write a loss for a column whose header says points; one in a unit of its own says so itself."""
+    if check is None or value is None:
+        return UNKNOWN
+    said = loss(value, check.scale, like=check.margin if check.scale == "unbounded" else None, towards=towards)
+    return f"{said} (score)" if check.scale == "unbounded" else said
+
+
+def margin_cell(check: Check | None) -> str:
+    """Write a check's margin for such a column."""
+    if check is None or check.scale != "unbounded":
+        return margin_points(None if check is None else check.margin)
+    return UNKNOWN if check.margin is None else f"{_exact(Decimal(repr(float(check.margin))))} (score)"
+
+
+def mean_score(value: float | None, scale: Scale) -> str:
+    """Write what a sheet scores in the mean: in percent of what could be had, or as it is where scores are unbounded."""
+    return significant(value, 4) if scale == "unbounded" else percent_number(value, digits=1)
 
 
 def relation(check: Check) -> str:
@@ -290,13 +329,18 @@ def batch_ceiling(ceiling: CeilingRow | None) -> str:
 
 def policy_terms(policy: Policy, candidates: int) -> str:
     """Write a policy's margins, alpha and rule for several, as ``margin 3.0 points, alpha 0.05, Holm over 2``."""
-    margins = {rule.margin for rule in policy.checks if rule.kind == "quality" and rule.margin is not None}
-    shown = " / ".join(margin_points(margin) for margin in sorted(margins))
+    rules = [rule for rule in policy.checks if rule.kind == "quality" and rule.margin is not None]
+    margins = sorted({rule.margin for rule in rules if rule.margin is not None and rule.scale is None})
+    own = sorted({rule.margin for rule in rules if rule.margin is not None and rule.scale is not None})
+    ratios = sorted({rule.maximum for rule in policy.checks if rule.kind == "perplexity_ratio" and rule.maximum is not None})
+    shown = " / ".join(margin_points(margin) for margin in margins)
     several = "every candidate must pass"
     if policy.require == "any":
         holm = f"Holm over {policy.family(candidates)}" if candidates else "Holm"
         several = {"holm": holm, "fixed_sequence": "in a fixed order"}.get(policy.correction, "one must pass, uncorrected")
     terms = [f"margin {shown} points"] if margins else []
+    terms += [f"margin {' / '.join(f'{one:g}' for one in own)} in score"] if own else []
+    terms += [f"perplexity at most {' / '.join(check_limit('perplexity_ratio', one) for one in ratios)}"] if ratios else []
     return ", ".join([*terms, f"alpha {significant(policy.alpha, 1)}", several])
 
 

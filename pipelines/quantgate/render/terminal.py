@@ -14,7 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quantgate.errors import UsageError
-from quantgate.records import CeilingRow, Check, FlipRow, MeasurementRow, QualityRow, Report, Role, SpeedRow, Verdict
+from quantgate.records import (
+    CeilingRow,
+    Check,
+    FlipRow,
+    KLStatistics,
+    MeasurementRow,
+    QualityRow,
+    ReadingRow,
+    Report,
+    Role,
+    SpeedRow,
+    Verdict,
+)
 from quantgate.render import proof
 from quantgate.render import quantities as q
 
@@ -64,11 +76,11 @@ def _line(name: str, verdict: Verdict | None, row: MeasurementRow | None) -> Var
         role=role,
         verdict=unjudged if verdict is None else q.verdict_word(verdict),
         golden_set="" if check is None else q.check_set(check),
-        loss=q.points(None if check is None else check.estimate),
-        upper=q.points(None if check is None else check.bound, towards="up"),
+        loss=q.loss_cell(check, None if check is None else check.estimate),
+        upper=q.loss_cell(check, None if check is None else check.bound, towards="up"),
         level=q.level_percent(None if check is None else check.level),
         relation="" if check is None else q.relation(check),
-        margin=q.margin_points(None if check is None else check.margin),
+        margin=q.margin_cell(check),
         flips=q.flips(check),
         weights=q.decimal_bytes(None if row is None else row.weight_bytes),
         freed=freed_share(row),
@@ -226,6 +238,7 @@ def show_variant(report: Report, name: str) -> str:
         _checks(verdict),
         *([] if row is None else [_measurements(row), _proof(row), _ceiling(row.ceiling), _speed(row.speed), _failures(row)]),
         *(_quality(report, quality) for quality in report.quality if quality.variant == name),
+        *(_reading(one) for one in report.readings if one.variant == name),
         _flips([flip for flip in report.flips if flip.variant == name]),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -265,7 +278,7 @@ def check_figures(check: Check) -> str:
         "estimate": q.check_figure(check, check.estimate),
         "lower bound": q.check_figure(check, check.lower, towards="down"),
         "upper bound": q.check_figure(check, check.bound, towards="up"),
-        "allowed" if q.is_quality(check) else "limit": q.check_limit(check.name, check.margin),
+        "allowed" if q.is_quality(check) else "limit": q.check_limit(check.name, check.margin, check.scale),
         "confidence": q.level_percent(check.level),
         "p": q.p_value(check.p_value),
         "items": q.count(check.n),
@@ -333,39 +346,81 @@ def _failures(row: MeasurementRow) -> str:
 
 def _quality(report: Report, row: QualityRow) -> str:
     head = (
-        f"quality on {plain(q.golden_label(report, row.golden_set))}: {q.percent(row.accuracy, digits=1)} right, "
+        f"quality on {plain(q.golden_label(report, row.golden_set))}: {_right(row)}, "
         f"{q.count(row.scored)} of {q.count(row.items)} items scored, {q.count(row.truncated)} truncated, "
-        f"{q.count(row.output_tokens)} output tokens"
+        f"{q.count(row.output_tokens)} output tokens{_said_nothing(row)}"
     )
     parts = row.slices
     columns = {
         "slice": [plain(part.slice) for part in parts],
         "items": [q.count(part.n) for part in parts],
-        "loss, points": [q.points(part.loss) for part in parts],
-        "from": [q.points(part.lower, towards="down") for part in parts],
-        "to": [q.points(part.upper, towards="up") for part in parts],
+        "loss, in score" if row.scale == "unbounded" else "loss, points": [q.loss(part.loss, row.scale) for part in parts],
+        "from": [q.loss(part.lower, row.scale, towards="down") for part in parts],
+        "to": [q.loss(part.upper, row.scale, towards="up") for part in parts],
         "level": [q.level_percent(part.level) for part in parts],
         "worse": [q.count(part.b) for part in parts],
         "better": [q.count(part.c) for part in parts],
     }
     slices = _aligned(columns, right=frozenset(columns) - {"slice"}) if parts else []
-    return "\n".join([head, *(f"  {line}" for line in [*_divergence(row), *slices])])
+    return "\n".join([head, *(f"  {line}" for line in [*_figures(row), *_divergence(row), *slices])])
+
+
+def _figures(row: QualityRow) -> list[str]:
+    """Each metric's own figure, where the set has any that a share of right answers does not tell."""
+    return [
+        f"{plain(one.metric.name)}: {q.significant(one.value)} ({plain(one.metric.unit)}; "
+        f"{'lower' if one.metric.figure_lower_is_better else 'higher'} is better{'' if one.equal_weights else '; weighted'}), "
+        f"{q.count(one.scored)} of {q.count(one.items)} items"
+        for one in row.figures
+    ]
+
+
+def _right(row: QualityRow) -> str:
+    """What it scores, in words."""
+    if row.scale == "binary":
+        return f"{q.percent(row.accuracy, digits=1)} right"
+    return f"mean score {q.mean_score(row.accuracy, row.scale)}{' %' if row.scale == 'unit' and row.accuracy is not None else ''}"
+
+
+def moved(flip: FlipRow) -> str:
+    """How far an item moved, with its unit: its score where scores are graded, else the preference in nats."""
+    if flip.reference_score is None or flip.variant_score is None:
+        return f"{q.significant(flip.severity)} nats"
+    return f"from {q.significant(flip.reference_score)} to {q.significant(flip.variant_score)} in score"
+
+
+def _said_nothing(row: QualityRow) -> str:
+    """Answers in words that are empty or read like a refusal, where there are answers in words."""
+    return f", {q.count(row.empty)} empty, {q.count(row.refusals)} refusal-like" if row.texts else ""
 
 
 def _divergence(row: QualityRow) -> list[str]:
     if row.kl is None:
-        return []
-    kl = row.kl
-    return [
+        return [f"no KL from the reference: {plain(row.why_no_kl)}"] if row.why_no_kl else []
+    return [_kl_words(row.kl)]
+
+
+def _kl_words(kl: KLStatistics) -> str:
+    far = "" if kl.p999 is None else f"p99.9 {q.significant(kl.p999)}, "
+    change = "" if kl.rms_dp is None else f"; true token's probability moved by {q.percent(kl.rms_dp, digits=2)} (root mean square)"
+    return (
         f"KL from the reference, nats: mean {q.significant(kl.mean)}, median {q.significant(kl.median)}, "
-        f"p99 {q.significant(kl.p99)}, largest {q.significant(kl.maximum)}; same top token "
-        f"{q.percent(kl.top1_agreement, digits=1)} of {q.count(kl.positions)} positions"
-    ]
+        f"p99 {q.significant(kl.p99)}, {far}largest {q.significant(kl.maximum)}; same top token "
+        f"{q.percent(kl.top1_agreement, digits=1)} of {q.count(kl.positions)} positions{change}"
+    )
+
+
+def _reading(row: ReadingRow) -> str:
+    against = "" if row.ratio_to_reference is None else f", {q.significant(row.ratio_to_reference, 4)}x the reference's"
+    head = f"texts {plain(row.texts)}: perplexity {q.significant(row.perplexity, 4)} over {q.count(row.tokens)} tokens{against}"
+    missing = f"no KL from the reference: {plain(row.why_no_kl)}" if row.why_no_kl else ""
+    below = _kl_words(row.kl) if row.kl is not None else missing
+    return f"{head}\n  {below}" if below else head
 
 
 def worst_first(flips: Sequence[FlipRow]) -> list[FlipRow]:
-    """Sort flips by how far the preference moved; at equal distance regressions come first."""
-    return sorted(flips, key=lambda flip: (-flip.severity, flip.direction != "regression", flip.item_id))
+    """Sort flips: what got worse first, and of these what moved farthest."""
+    return sorted(flips, key=lambda flip: (flip.direction != "regression", -flip.severity, flip.item_id))
 
 
 def _flips(flips: Sequence[FlipRow]) -> str:
@@ -379,8 +434,7 @@ def _flips(flips: Sequence[FlipRow]) -> str:
 def _flip(flip: FlipRow) -> list[str]:
     worse = flip.direction == "regression"
     return [
-        f"  {'got worse' if worse else 'got better':<10} {plain(flip.item_id)} ({plain(flip.slice)}), moved "
-        f"{q.significant(flip.severity)} nats",
+        f"  {'got worse' if worse else 'got better':<10} {plain(flip.item_id)} ({plain(flip.slice)}), moved {moved(flip)}",
         *(f"    {label:<10} {q.shortened(plain(text), _TEXT_WIDTH - 15)}" for label, text in _answers(flip)),
     ]
 

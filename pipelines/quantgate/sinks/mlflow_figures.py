@@ -16,7 +16,7 @@ from pathlib import Path
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from quantgate.errors import QuantgateError
-from quantgate.records import Check, GoldenRow, MeasurementRow, Report, Scalar, Verdict
+from quantgate.records import Check, GoldenRow, KLStatistics, MeasurementRow, Report, Scalar, Verdict
 
 LONGEST_NAME = 250
 LONGEST_NOTE = 4000
@@ -86,7 +86,8 @@ _Raw = tuple[str, float | None, int]
 def figures_of(report: Report, variant: str) -> tuple[Figure, ...]:
     """Every figure of one variant that was measured. Raises ``QuantgateError`` for NaN and infinity."""
     row, verdict = row_of(report, variant), _verdict(report, variant)
-    found = [*_quality(report, variant, verdict), *(_memory(row) if row else ()), *(_speed(row) if row else ())]
+    quality = [*_quality(report, variant, verdict), *_readings(report, variant)]
+    found = [*quality, *(_memory(row) if row else ()), *(_speed(row) if row else ())]
     measured = [Figure(name=name, value=float(value), step=step) for name, value, step in found if value is not None]
     for figure in measured:
         if not math.isfinite(figure.value):
@@ -100,13 +101,40 @@ def _quality(report: Report, variant: str, verdict: Verdict | None) -> Iterator[
         if row.variant == variant:
             group = f"quality/{row.golden_set}"
             yield f"{group}/accuracy", row.accuracy, 0
-            yield f"{group}/kl_mean", row.kl.mean if row.kl else None, 0
-            yield f"{group}/top1_agreement", row.kl.top1_agreement if row.kl else None, 0
+            yield from ((f"{group}/metric/{one.metric.name}", one.value, 0) for one in row.figures)
+            yield from _divergence(group, row.kl)
+            yield f"{group}/empty_answers", row.empty if row.texts else None, 0
+            yield f"{group}/refusal_like", row.refusals if row.texts else None, 0
     for check in _quality_checks(verdict):
         yield f"{check.name}/loss", check.estimate, 0
         yield f"{check.name}/loss_upper", check.bound, 0
         yield f"{check.name}/margin", check.margin, 0
         yield f"{check.name}/flips_share", _flips_share(check), 0
+
+
+def _readings(report: Report, variant: str) -> Iterator[_Raw]:
+    """Perplexity and divergence over the run's texts; by position the step is the last token of the bin."""
+    for row in report.readings:
+        if row.variant == variant:
+            group = f"divergence/{row.texts}"
+            yield f"{group}/perplexity", row.perplexity, 0
+            yield f"{group}/perplexity_ratio", row.ratio_to_reference, 0
+            yield from _divergence(group, row.kl)
+            for part in row.kl.by_position if row.kl else ():
+                yield f"{group}/kl_mean_by_position", part.mean, part.last or 0
+
+
+def _divergence(group: str, kl: KLStatistics | None) -> Iterator[_Raw]:
+    if kl is None:
+        return
+    yield f"{group}/kl_mean", kl.mean, 0
+    yield f"{group}/kl_median", kl.median, 0
+    yield f"{group}/kl_p99", kl.p99, 0
+    yield f"{group}/kl_p999", kl.p999, 0
+    yield f"{group}/kl_max", kl.maximum, 0
+    yield f"{group}/kl_standard_error", kl.standard_error, 0
+    yield f"{group}/rms_probability_change", kl.rms_dp, 0
+    yield f"{group}/top1_agreement", kl.top1_agreement, 0
 
 
 def _quality_checks(verdict: Verdict | None) -> Iterable[Check]:

@@ -64,7 +64,7 @@ class ProgressDisplay:
         took_s = self.now_s() - self._step_start_s
         self._pace_s[self._stage] = 0.0 if reused else took_s
         how = "reused, unchanged since it was measured" if reused else duration(took_s)
-        self._line(f"[{self._index:>2}/{len(self._plan)}] {self._variant:<12} {self._stage:<20} {how}")
+        self._line(f"[{self._index:>2}/{self._steps()}] {self._variant:<12} {self._stage:<20} {how}")
         self._record(f"{self._variant}: {self._stage} done ({how})")
 
     def note(self, text: str) -> None:
@@ -84,13 +84,17 @@ class ProgressDisplay:
         self._drawn_s = self.now_s()
         count = f" {self._done}/{self._total}" if self._total else ""
         what = self._what or self._stage
-        text = f"[{self._index:>2}/{len(self._plan)}] {self._variant:<12} {what}{count}{self._left()}"
+        text = f"[{self._index:>2}/{self._steps()}] {self._variant:<12} {what}{count}{self._left()}"
         if not self._live:
             self._line(text)
             return
         width = self._width()
         self._write("\r" + text[:width].ljust(width))
         self._shown = True
+
+    def _steps(self) -> int:
+        """How many steps there are: those planned, and those that what was found made necessary."""
+        return max(len(self._plan), self._index)
 
     def _left(self) -> str:
         """What is left of this step, and of the whole run."""

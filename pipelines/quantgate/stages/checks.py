@@ -7,16 +7,27 @@ demand that cannot be looked at becomes a check that is not measured, never one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 
-from quantgate.records import Check, CheckRule, GoldenReference, ItemEvidence, KLStatistics, Outcome, VariantEvidence
+from quantgate.records import (
+    Check,
+    CheckRule,
+    GoldenReference,
+    ItemEvidence,
+    KLStatistics,
+    Outcome,
+    ScoreSheet,
+    TextReading,
+    VariantEvidence,
+)
 from quantgate.render.quantities import Towards, check_limit, count, fixed, percent, significant
 from quantgate.stages.subject import Subject, one_line, sheet_of
 
 LENGTH_FROM_TOKENS = 16
 """Mean output of the reference from which an output-length ratio says anything."""
 KL_FROM_POSITIONS = 100
+KL_P999_FROM_POSITIONS = 10_000
 """Positions under which a mean divergence is no statistic."""
 _KL_ROUNDING = -1e-6
 """A mean divergence is never negative; this much comes from float32 logits."""
@@ -178,6 +189,8 @@ class Figure:
     value: float | None = None
     sentence: str = ""
     why_not: str = ""
+    invalid: bool = False
+    """There is no figure because the variant showed NaN or infinity where the reference was finite: that is a fail."""
 
 
 def plain_checks(subject: Subject) -> tuple[Check, ...]:
@@ -186,7 +199,7 @@ def plain_checks(subject: Subject) -> tuple[Check, ...]:
 
 
 def _plain_checks(subject: Subject) -> Iterator[Check]:
-    for rule in (one for one in subject.policy.checks if one.kind != "quality"):
+    for rule in (one for one in subject.policy.checks if one.kind not in ("quality", "perplexity_ratio")):
         figures = _FIGURES.get(rule.kind)
         if figures is None:
             why_not = f"the policy asks for '{rule.kind}', which is not known here"
@@ -245,11 +258,13 @@ def _ceiling_ratio(_: CheckRule, subject: Subject) -> Iterator[Figure]:
 class _OfDistributions:
     """A figure of how far the next-token distributions moved, and the values it can have."""
 
-    figure: Callable[[KLStatistics], float]
+    figure: Callable[[KLStatistics], float | None]
     lowest: float
     highest: float
     sentence: str
     impossible: str
+    missing: str = ""
+    """Why statistics may lack it."""
 
 
 _DISTRIBUTIONS = {
@@ -267,6 +282,22 @@ _DISTRIBUTIONS = {
         sentence="differs from the reference by {} or less at 99 of 100 tokens",
         impossible="a 99th percentile of {} nats is not possible",
     ),
+    "kl_p999": _OfDistributions(
+        figure=lambda kl: kl.p999,
+        lowest=_KL_ROUNDING,
+        highest=inf,
+        sentence="differs from the reference by {} or less at 999 of 1,000 tokens",
+        impossible="a 99.9th percentile of {} nats is not possible",
+        missing=f"a 99.9th percentile takes {count(KL_P999_FROM_POSITIONS)} tokens",
+    ),
+    "rms_probability_change": _OfDistributions(
+        figure=lambda kl: kl.rms_dp,
+        lowest=0.0,
+        highest=1.0,
+        sentence="changes the true next token's probability by {} (root mean square)",
+        impossible="a change of a probability by {} is not possible",
+        missing="after a prompt there is no true next token; give the config texts under 'divergence'",
+    ),
     "top1_agreement": _OfDistributions(
         figure=lambda kl: kl.top1_agreement,
         lowest=0.0,
@@ -277,22 +308,62 @@ _DISTRIBUTIONS = {
 }
 
 
+OF_DISTRIBUTIONS = frozenset(_DISTRIBUTIONS)
+"""Kinds of checks on how far the next-token distributions moved."""
+
+
 def _of_distributions(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
-    asked = _DISTRIBUTIONS[rule.kind]
+    """Over the run's texts where it had some, else after the prompts of each golden set."""
+    if (read := subject.reference.reading or subject.variant.reading) is not None:
+        yield _over_texts(rule, subject, read)
+        return
     for golden in subject.chosen(rule.golden_set):
-        name, sheet = f"{rule.kind}/{golden.name}", sheet_of(subject.variant, golden)
-        kl = None if sheet is None else sheet.kl
-        if kl is None:
-            why = "" if sheet is None or not sheet.why_no_kl else f": {one_line(sheet.why_no_kl)}"
-            yield Figure(name=name, why_not=f"its divergence from the reference on {golden.name} is not known{why}")
-        elif kl.positions < KL_FROM_POSITIONS:
-            few = f"{count(kl.positions)} tokens of {golden.name} are no statistic, at least {KL_FROM_POSITIONS} are needed"
-            yield Figure(name=name, why_not=few)
-        elif not asked.lowest <= asked.figure(kl) <= asked.highest:
-            yield Figure(name=name, why_not=asked.impossible.format(asked.figure(kl)))
-        else:
-            yield Figure(name=name, value=asked.figure(kl), sentence=asked.sentence)
+        sheet = sheet_of(subject.variant, golden)
+        kl, why = (None, None) if sheet is None else (sheet.kl, sheet.why_no_kl)
+        yield _invalid(rule, subject, f"kl {golden.name}", golden.name) or _moved(rule, golden.name, kl, why)
     yield from _no_set(rule, subject)
+
+
+def _over_texts(rule: CheckRule, subject: Subject, read: TextReading) -> Figure:
+    """Both must have read the same tokens of the same file, else nothing is compared."""
+    base, found, name = subject.reference.reading, subject.variant.reading, f"{rule.kind}/{read.texts}"
+    if rule.golden_set not in ("*", read.texts):
+        name = f"{rule.kind}/{rule.golden_set}"
+        return Figure(name=name, why_not=f"divergence was taken over the texts {read.texts} and not on {rule.golden_set}")
+    if (invalid := _invalid(rule, subject, f"read {read.texts}", read.texts)) is not None:
+        return invalid
+    if base is None or found is None:
+        who = "the reference" if base is None else "the variant"
+        return Figure(name=name, why_not=f"{who} did not read the texts {read.texts}")
+    if base.sha256 != found.sha256 or [one.scored_tokens for one in base.items] != [one.scored_tokens for one in found.items]:
+        return Figure(name=name, why_not="not comparable: the reference and the variant did not read the same tokens")
+    return _moved(rule, read.texts, found.kl, found.why_no_kl)
+
+
+def _invalid(rule: CheckRule, subject: Subject, stage: str, over: str) -> Figure | None:
+    """The figure of a variant that gave NaN in a stage which the reference finished; None where it gave none."""
+    if any(one.stage == stage for one in subject.reference.failures):
+        return None
+    found = next((one for one in subject.variant.failures if one.numerical and one.stage == stage), None)
+    if found is None:
+        return None
+    why = f"is numerically invalid on {over}: {one_line(found.message)}"
+    return Figure(name=f"{rule.kind}/{over}", why_not=why, invalid=True)
+
+
+def _moved(rule: CheckRule, over: str, kl: KLStatistics | None, why_no_kl: str | None) -> Figure:
+    asked, name = _DISTRIBUTIONS[rule.kind], f"{rule.kind}/{over}"
+    if kl is None:
+        why = f": {one_line(why_no_kl)}" if why_no_kl else ""
+        return Figure(name=name, why_not=f"its divergence from the reference on {over} is not known{why}")
+    if kl.positions < KL_FROM_POSITIONS:
+        few = f"{count(kl.positions)} tokens of {over} are no statistic, at least {KL_FROM_POSITIONS} are needed"
+        return Figure(name=name, why_not=few)
+    if (value := asked.figure(kl)) is None:
+        return Figure(name=name, why_not=f"{asked.missing}, and there are {count(kl.positions)} positions of {over}")
+    if not asked.lowest <= value <= asked.highest:
+        return Figure(name=name, why_not=asked.impossible.format(value))
+    return Figure(name=name, value=value, sentence=asked.sentence)
 
 
 def _output_length(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
@@ -315,12 +386,19 @@ def _length(golden: GoldenReference, subject: Subject) -> Figure | None:
     if base is None or sheet is None:
         who = "the reference" if base is None else "the variant"
         return Figure(name=name, why_not=f"{who} was not scored on {golden.name}")
-    answers = sum(item.evidence.text is not None for item in base.items)
-    if not answers or base.output_tokens < LENGTH_FROM_TOKENS * answers:
+    asked = base if sheet.stopped is None else _asked_alike(base, sheet)
+    answers = sum(item.evidence.text is not None for item in asked.items)
+    if not answers or asked.output_tokens < LENGTH_FROM_TOKENS * answers:
         return None
     return Figure(
-        name=name, value=sheet.output_tokens / base.output_tokens, sentence="writes {} as many tokens as the reference"
+        name=name, value=sheet.output_tokens / asked.output_tokens, sentence="writes {} as many tokens as the reference"
     )
+
+
+def _asked_alike(base: ScoreSheet, sheet: ScoreSheet) -> ScoreSheet:
+    """The reference's sheet without the items that a variant was not asked, as its scoring ended early."""
+    ids = {item.item_id for item in sheet.items}
+    return replace(base, items=tuple(item for item in base.items if item.item_id in ids))
 
 
 def _no_set(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
@@ -378,6 +456,8 @@ def _limit(rule: CheckRule, figure: Figure) -> Check:
     low = value is not None and rule.minimum is not None and value < rule.minimum
     limit = rule.minimum if rule.minimum is not None and (rule.maximum is None or low) else rule.maximum
     if reason := _why_no_limit(figure, given, low):
+        if figure.invalid:
+            return Check(name=figure.name, tier=rule.tier, outcome="fail", because=reason, margin=limit)
         because = f"is not measured: {reason}"
         return Check(name=figure.name, tier=rule.tier, outcome="not_measured", because=because, margin=limit)
     high = value is not None and rule.maximum is not None and value > rule.maximum
@@ -401,7 +481,9 @@ def _said(kind: str, value: float | None, towards: Towards) -> str:
     """The figure with its unit, rounded so that it does not seem to meet a limit that it misses."""
     if kind in ("freed_share", "share_quantized", "top1_agreement"):
         return percent(value, digits=1, towards=towards)
-    return f"{significant(value)} nats" if kind in ("kl_mean", "kl_p99") else f"{fixed(value, 2, towards=towards)} times"
+    if kind == "rms_probability_change":
+        return percent(value, digits=2, towards=towards)
+    return f"{significant(value)} nats" if kind in ("kl_mean", "kl_p99", "kl_p999") else f"{fixed(value, 2, towards=towards)} times"
 
 
 def _asked(name: str, rule: CheckRule) -> str:

@@ -146,6 +146,10 @@ def _set(before: VariantEvidence, after: VariantEvidence, golden: GoldenReferenc
 
 
 def _no_counts(old: ScoreSheet, new: ScoreSheet) -> str | None:
+    if old.stopped is not None or new.stopped is not None:
+        return f"scoring stopped early in the {'first' if old.stopped is not None else 'second'} run; only whole sets are compared"
+    if "lower" in (old.better, new.better) or "unbounded" in (old.scale, new.scale):
+        return "only right (1) and wrong (0) are compared"
     odd = next((item for sheet in (old, new) for item in sheet.items if item.value not in (None, 0, 1)), None)
     return None if odd is None else f"item {odd.item_id} has the score {odd.value}; only right (1) and wrong (0) are compared"
 

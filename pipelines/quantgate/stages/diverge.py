@@ -8,13 +8,13 @@ block a variant and never passes one: near the reference it measures how much ch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quantgate.divergence import MINIMUM_POSITIONS, kl_rows, same_top, statistics
+from quantgate.divergence import MINIMUM_POSITIONS, kl_rows, parts_of, same_top, statistics
 from quantgate.errors import NotComparable, NumericallyInvalid
 from quantgate.ports import Progress, Session
 from quantgate.records import BatchPlan, GoldenItem, GoldenSet, KLStatistics
@@ -61,7 +61,15 @@ def divergence(session: Session, job: Job, reference: Any, progress: Progress) -
     for places, rows in distributions(session, job, progress):
         base = np.asarray(reference[places])
         kl[places], same[places] = kl_rows(base, rows), same_top(base, rows)
-    return statistics(kl, same)
+    slices = [item.slice for item in _chosen(job.golden)]
+    return replace(statistics(kl, same), by_slice=parts_of(kl, same, slices))
+
+
+def why_none(golden: GoldenSet) -> str | None:
+    """Why divergence is not taken on a golden set; None where it is."""
+    if positions(len(golden.items)):
+        return None
+    return f"its {len(golden.items)} items are too few, at least {MINIMUM_POSITIONS} positions are needed"
 
 
 def _chosen(golden: GoldenSet) -> list[GoldenItem]:

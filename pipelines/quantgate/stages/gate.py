@@ -18,16 +18,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from quantgate.errors import MeasureError
 from quantgate.records import NEVER_WAIVED, Check, Decision, Evidence, Outcome, Policy, VariantEvidence, Verdict
 from quantgate.render.quantities import outcome_word
 from quantgate.stages.checks import demands, distinct, finite, plain_checks, ran, served, unchanged, unquantized
+from quantgate.stages.perplexity import PerplexityQuestion, perplexity_questions
 from quantgate.stages.quality import QualityQuestion, quality_questions
 from quantgate.stages.subject import Subject, one_line
 from quantgate.stats.multiplicity import fixed_sequence, holm, intersection_p
 
 EXIT_CODES: Mapping[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 3, "not_measured": 4}
+Question: TypeAlias = QualityQuestion | PerplexityQuestion
+_QUALITY = ("quality", "perplexity_ratio")
 _WORST_FIRST: tuple[Outcome, ...] = ("not_measured", "fail", "inconclusive", "pass")
 
 
@@ -131,9 +135,9 @@ def _p_value(subject: Subject) -> float:
     plain = [*_always(subject), *(check for check in plain_checks(subject) if check.tier != "advisory")]
     if worst([check.outcome for check in plain if not _waivers_of(subject, check)]) != "pass":
         return 1.0
-    required = [question for question in quality_questions(subject) if question.rule.tier != "advisory"]
+    required = [question for question in _questions(subject) if question.rule.tier != "advisory"]
     waived = {waiver.check for waiver in subject.waivers}
-    rest = [question.p_pass() for question in required if question.name not in waived or question.pairs is None]
+    rest = [question.p_pass() for question in required if question.name not in waived or not question.measured]
     return intersection_p(rest) if rest or required else 0.0
 
 
@@ -167,7 +171,7 @@ def _of_reference(subject: Subject) -> Verdict:
 
 
 def _of_candidate(subject: Subject, test: _Test) -> Verdict:
-    quality = [_answer(question, test, subject.policy) for question in quality_questions(subject)]
+    quality = [_answer(question, test, subject.policy) for question in _questions(subject)]
     asked = (*_always(subject), *quality, *plain_checks(subject))
     checks = tuple(replace(check, waived_by=_waivers_of(subject, check) or None) for check in asked)
     required = [check for check in checks if check.tier != "advisory"]
@@ -180,7 +184,12 @@ def _of_candidate(subject: Subject, test: _Test) -> Verdict:
     )
 
 
-def _answer(question: QualityQuestion, test: _Test, policy: Policy) -> Check:
+def _questions(subject: Subject) -> tuple[Question, ...]:
+    """Everything that is decided by a test: losses of scores, ratios of perplexities."""
+    return (*quality_questions(subject), *perplexity_questions(subject))
+
+
+def _answer(question: Question, test: _Test, policy: Policy) -> Check:
     """Advisory checks are no chance to pass: they are shown at alpha, advisory slices at alpha over their number."""
     if question.rule.tier == "advisory":
         return question.check(policy.alpha / (question.looked_at or 1), policy.power)
@@ -234,7 +243,7 @@ def _and_slice(policy: Policy) -> str:
 
 def _required_quality(subject: Subject) -> list[Check]:
     """At alpha: a control is no chance to pass. Without a required quality check a control tests nothing, which is not measured."""
-    questions = [question for question in quality_questions(subject) if question.rule.tier != "advisory"]
+    questions = [question for question in _questions(subject) if question.rule.tier != "advisory"]
     if not questions:
         because = "tests nothing: the policy has no required quality check"
         return [Check(name="quality", tier="required", outcome="not_measured", because=because)]
@@ -256,7 +265,7 @@ def _of_control(subject: Subject, checks: tuple[Check, ...], outcome: Outcome, *
 
 
 def _not_blocking(checks: Sequence[Check]) -> list[Check]:
-    return [check for check in checks if check.name.startswith("quality") and check.outcome != "fail"]
+    return [check for check in checks if check.name.split("/")[0] in _QUALITY and check.outcome != "fail"]
 
 
 def _why(checks: Sequence[Check], outcome: Outcome) -> str:
@@ -273,10 +282,18 @@ def _why(checks: Sequence[Check], outcome: Outcome) -> str:
 
 
 def _tightest(checks: Sequence[Check]) -> str:
+    """The check with the least room; where scores have units of their own, as a share of its margin (a ratio's is what it exceeds 1 by)."""
+    known = [(check.bound, check.margin, check) for check in checks if check.bound is not None and check.margin is not None]
+    alike = all(check.scale != "unbounded" and check.name.split("/")[0] == "quality" for _, _, check in known)
     quality = [
-        (check.bound - check.margin, check) for check in checks if check.bound is not None and check.margin is not None
+        (bound - margin if alike else (bound - margin) / (margin - _unchanged(check) or 1.0), check) for bound, margin, check in known
     ]
     return max(quality, key=lambda one: one[0])[1].because if quality else "meets every required check"
+
+
+def _unchanged(check: Check) -> float:
+    """What no change is in a check's figures."""
+    return 1.0 if check.name.startswith("perplexity_ratio") else 0.0
 
 
 # ---------------------------------------------------------------------------------------------- the run
@@ -338,9 +355,8 @@ def _figure(one: VariantEvidence, verdict: Verdict, policy: Policy) -> float | N
         case "tokens_per_s_at_ceiling":
             return one.tokens_per_s_at_ceiling
         case _:
-            losses = [
-                check.estimate
-                for check in verdict.checks
-                if check.tier != "advisory" and check.b is not None and check.estimate is not None
-            ]
+            asked = [check for check in verdict.checks if check.tier != "advisory" and check.b is not None]
+            known = [(check.estimate, check.margin, check.scale) for check in asked if check.estimate is not None]
+            mixed = any(scale == "unbounded" for *_, scale in known)  # in units of their own: then as shares of their margins
+            losses = [loss / margin if mixed and margin else loss for loss, margin, _ in known]
             return -max(losses) if losses else None

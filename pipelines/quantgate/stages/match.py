@@ -191,6 +191,9 @@ def _sheet(side: Side, reference: Side, one: _Set) -> ScoreSheet | None:
         batch_plan=BatchPlan(),
         conditions={**_stated(task), **_marked(task, one.task)},
         first_prompt=task.prompts.get(first, ""),
+        scale=task.scale,
+        better=task.better,
+        stopped=task.stopped,
     )
 
 

@@ -4,6 +4,9 @@ An item that the variant did not answer counts as wrong for the variant and righ
 favour a pass. An item the reference did not answer counts as right for the reference; more than the policy's share of those, unknown or
 duplicate ids, and different or unknown conditions make the comparison not measured.
 
+Scores are right or wrong, graded in [0, 1], or unbounded. Which way they go is stated, by the metric or by the policy, and never guessed
+from a name. An unbounded score has no worst value that an item without an answer could count as, so there none may be missing.
+
 A known-bad control turns the direction round: there a fail is what is hoped for, so its missing answers are held to the reference's limit.
 """
 
@@ -12,8 +15,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 
-from quantgate.records import BatchPlan, GoldenReference, ItemScore, Role, ScoreSheet
+from quantgate.records import BatchPlan, Better, CheckRule, GoldenReference, ItemScore, Role, Scale, ScoreSheet
 from quantgate.render.quantities import count
 from quantgate.stats.inputs import exact
 
@@ -23,39 +27,72 @@ CONDITIONS = ("bos", "device", "driver", "threads", "tokenizer")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pairs:
-    """Right or wrong on both sides, one entry an item of the golden set."""
+    """What each item of the golden set lost."""
 
-    reference_right: tuple[bool, ...]
-    """An item without an answer, on either side, counts as right here."""
-    variant_right: tuple[bool, ...]
+    losses: tuple[float, ...]
+    """Positive where the variant is worse, in the golden set's order: 1, 0 or -1 where scores are right or wrong."""
+    scale: Scale
     clusters: tuple[str, ...] | None
     """Cluster of each item, None where no two items share one."""
-    reference_answered_right: int
-    """Items the reference really answered, and rightly."""
+    reference_answered: tuple[float, ...]
+    """Scores of the items that the reference really answered; in [0, 1] turned so that 1 is best."""
     absent_variant: int
     absent_reference: int
 
     @property
     def n(self) -> int:
         """Items of the golden set."""
-        return len(self.reference_right)
+        return len(self.losses)
 
     @property
     def b(self) -> int:
-        """Regressions: the reference right, the variant wrong."""
-        return sum(left and not right for left, right in zip(self.reference_right, self.variant_right, strict=True))
+        """Items that lost: the reference right and the variant wrong, or the variant's score the worse one."""
+        return sum(one > 0 for one in self.losses)
 
     @property
     def c(self) -> int:
-        """Recoveries: the reference wrong, the variant right."""
-        return sum(right and not left for left, right in zip(self.reference_right, self.variant_right, strict=True))
+        """Items that gained."""
+        return sum(one < 0 for one in self.losses)
 
     @property
-    def losses(self) -> tuple[int, ...]:
-        """1 for a regression, -1 for a recovery, 0 for a tie, in item order."""
-        return tuple(
-            int(left) - int(right) for left, right in zip(self.reference_right, self.variant_right, strict=True)
+    def estimate(self) -> float:
+        """Mean loss."""
+        return (self.b - self.c) / self.n if self.scale == "binary" else sum(self.losses) / self.n
+
+    @property
+    def reference_answered_right(self) -> int:
+        """Items the reference really answered, and rightly; for right or wrong."""
+        return sum(one == 1 for one in self.reference_answered)
+
+    def first(self, items: int) -> Pairs:
+        """The first so many items alone."""
+        return Pairs(
+            losses=self.losses[:items],
+            scale=self.scale,
+            clusters=None if self.clusters is None else _if_shared(self.clusters[:items]),
+            reference_answered=self.reference_answered,
+            absent_variant=self.absent_variant,
+            absent_reference=self.absent_reference,
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Meaning:
+    """What the numbers of two sheets are."""
+
+    scale: Scale
+    better: Better
+
+    def loss(self, reference: float | None, variant: float | None) -> float:
+        """What an item lost. Without an answer, on either side, the reference has the best score and the variant the worst."""
+        best, worst = (1.0, 0.0) if self.better == "higher" else (0.0, 1.0)
+        base = best if reference is None or variant is None else reference
+        other = worst if variant is None else variant
+        return base - other if self.better == "higher" else other - base
+
+    def turned(self, score: float) -> float:
+        """A score in [0, 1] as one whose best is 1; others as they are."""
+        return 1 - score if self.better == "lower" and self.scale != "unbounded" else score
 
 
 def pair(
@@ -66,18 +103,83 @@ def pair(
     max_absent: float,
     *,
     foreign: bool = False,
+    rule: CheckRule | None = None,
 ) -> Pairs | str:
     """The pairs, or half a sentence why the two sheets cannot be compared.
 
     ``foreign``: another tool wrote the scores. What it states must be equal; what it does not state is unknown and no reason to refuse.
+    ``rule``: says what scores are where their sheets do not.
     """
-    reason = (
+    reason = conditions_differ(reference, variant, golden, role, foreign=foreign)
+    reason = reason or _why_not_answered(reference, variant, golden, role, max_absent)
+    if reason is not None:
+        return reason
+    found = meaning(reference, variant, rule, foreign=foreign)
+    if isinstance(found, str):
+        return found
+    left, right = _by_id(reference), _by_id(variant)
+    absent = sorted({*_absent(left, golden), *_absent(right, golden)}) if found.scale == "unbounded" else []
+    if absent:
+        return f"item {absent[0]} lacks a score on one of the sides, and scores without bounds have no worst one that it could count as"
+    return _pairs(left, right, golden, found)
+
+
+def conditions_differ(
+    reference: ScoreSheet, variant: ScoreSheet, golden: GoldenReference, role: Role, *, foreign: bool
+) -> str | None:
+    """Why two sheets are no sheets of one golden set taken alike, before anything is asked of their items; None where they are."""
+    return (
         _why_not_whole("the reference", reference, golden)
         or _why_not_whole("the variant", variant, golden)
         or (_why_stated_otherwise(reference, variant) if foreign else _why_not_comparable(reference, variant, role))
-        or _why_not_answered(reference, variant, golden, role, max_absent)
     )
-    return reason or _pairs(_by_id(reference), _by_id(variant), golden)
+
+
+def meaning(reference: ScoreSheet, variant: ScoreSheet, rule: CheckRule | None, *, foreign: bool) -> Meaning | str:
+    """What the scores of two sheets are by what is stated of them, or half a sentence why that does not fit together or the numbers.
+
+    A session's sheet that states nothing is of a time when there was only right and wrong.
+    """
+    unstated: Scale | None = None if foreign else "binary"
+    stated = {one for sheet in (reference, variant) if (one := sheet.scale or unstated) is not None}
+    asked = None if rule is None else rule.scale
+    if len(stated) > 1:
+        return f"not comparable: the scale of the scores is {reference.scale} for the reference and {variant.scale} for the variant"
+    scale: Scale = next(iter(stated)) if stated else asked or "unit"
+    if asked is not None and scale != asked:
+        return f"the policy says that the scores have no bounds and their metric says that they are {_SCALES[scale]}"
+    if scale == "unbounded" and asked is None:
+        return f"its scores have no bounds: {_HOW_UNBOUNDED}"
+    if (reason := _odd_score("the reference", reference, scale) or _odd_score("the variant", variant, scale)) is not None:
+        return reason
+    values = {item.value for sheet in (reference, variant) for item in sheet.items}
+    if scale == "unit" and values <= {None, 0, 1}:
+        scale = "binary"
+    ways = {one for one in (reference.better, variant.better, None if rule is None else rule.better) if one is not None}
+    if len(ways) > 1:
+        return "of the reference, the variant and the policy one says that higher scores are better and another that lower ones are"
+    if not ways and scale != "binary":
+        return "nothing says whether higher scores are better: write 'better: higher' or 'better: lower' into the check"
+    return Meaning(scale=scale, better=next(iter(ways), "higher"))
+
+
+_SCALES = {"binary": "right (1) or wrong (0)", "unit": "graded in 0 to 1"}
+_HOW_UNBOUNDED = "write 'scale: unbounded' into the check, with a margin in the score's own unit, or name the golden sets that it is for"
+
+
+def _odd_score(who: str, sheet: ScoreSheet, scale: Scale) -> str | None:
+    """The first score that is not on its scale."""
+    for item in sheet.items:
+        if (value := item.value) is None:
+            continue
+        what = f"item {item.item_id} of {who} has the score {value}"
+        if not isfinite(value):
+            return f"{what}, which is no number"
+        if scale == "binary" and value not in (0, 1):
+            return f"{what}, which a comparison of right (1) and wrong (0) cannot use"
+        if scale == "unit" and not 0 <= value <= 1:
+            return f"{what}, which is not between 0 and 1: {_HOW_UNBOUNDED}"
+    return None
 
 
 def right_on_both(reference: ItemScore | None, variant: ItemScore | None) -> tuple[bool, bool]:
@@ -92,13 +194,13 @@ def paired_items(reference: ScoreSheet, variant: ScoreSheet) -> list[tuple[ItemS
     return [(left[item.item_id], item) for item in variant.items if item.item_id in left]
 
 
-def _pairs(left: Mapping[str, ItemScore], right: Mapping[str, ItemScore], golden: GoldenReference) -> Pairs:
-    both = [right_on_both(left.get(one), right.get(one)) for one in golden.item_ids]
+def _pairs(left: Mapping[str, ItemScore], right: Mapping[str, ItemScore], golden: GoldenReference, found: Meaning) -> Pairs:
+    both = [(_value(left.get(one)), _value(right.get(one))) for one in golden.item_ids]
     return Pairs(
-        reference_right=tuple(base for base, _ in both),
-        variant_right=tuple(other for _, other in both),
+        losses=tuple([found.loss(base, other) for base, other in both]),
+        scale=found.scale,
         clusters=_clusters(left, right, golden),
-        reference_answered_right=sum(bool(_value(left.get(one))) for one in golden.item_ids),
+        reference_answered=tuple([found.turned(base) for base, _ in both if base is not None]),
         absent_variant=len(_absent(right, golden)),
         absent_reference=len(_absent(left, golden)),
     )
@@ -124,11 +226,15 @@ def _clusters(
     for one in golden.item_ids:
         item = left.get(one) or right.get(one)
         names.append(f"cluster\0{item.cluster}" if item is not None and item.cluster is not None else f"item\0{one}")
-    return tuple(names) if max(Counter(names).values()) > 1 else None
+    return _if_shared(tuple(names))
+
+
+def _if_shared(names: tuple[str, ...]) -> tuple[str, ...] | None:
+    return names if max(Counter(names).values(), default=0) > 1 else None
 
 
 def _why_not_whole(who: str, sheet: ScoreSheet, golden: GoldenReference) -> str | None:
-    """A sheet may lack items, which are accounted for; it may not hold one twice, one too many, or a score that is not right or wrong."""
+    """A sheet may lack items, which are accounted for; it may not hold one twice or one too many."""
     if sheet.golden_sha256 != golden.sha256:
         return f"{who} was scored on another golden set than the run's"
     counts, known = Counter(item.item_id for item in sheet.items), set(golden.item_ids)
@@ -136,10 +242,7 @@ def _why_not_whole(who: str, sheet: ScoreSheet, golden: GoldenReference) -> str 
         return f"{who} has item {twice} more than once"
     if (unknown := next((one for one in counts if one not in known), None)) is not None:
         return f"{who} has item {unknown}, which the golden set does not have"
-    odd = next((item for item in sheet.items if item.value not in (None, 0, 1)), None)
-    if odd is None:
-        return None
-    return f"item {odd.item_id} of {who} has the score {odd.value}, which a comparison of right (1) and wrong (0) cannot use"
+    return None
 
 
 def _why_not_comparable(reference: ScoreSheet, variant: ScoreSheet, role: Role) -> str | None:

@@ -9,14 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import inf, isfinite
+from statistics import median
+
+import numpy as np
 
 from quantgate.records import CheckRule, GoldenReference, Policy
 from quantgate.render.policy import Paragraph, paragraphs
 from quantgate.render.quantities import UNKNOWN, count, fixed, margin_points, percent, points
+from quantgate.stages.checks import OF_DISTRIBUTIONS
+from quantgate.stages.early import look_sizes
 from quantgate.stages.quality import part_of, slice_names
 from quantgate.stats.power import items_needed, items_without_a_flip, largest_flip_rate, power, smallest_margin
+from quantgate.stats.sequential import planned_looks, simulated_stops
 
 Where = tuple[str | int, ...]
+LEAST_NOISE = 0.99
+"""Chance below which a gate would block the reference itself too often."""
+_RUNS, _SEED = 2_000, 0
+"""Simulated variants in the anytime-valid mode."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,10 +51,14 @@ class Resolution:
 
     power: float
     """Chance that a variant without a loss passes, at the policy's planning flip rate."""
+    noise: float
+    """Chance that the reference itself passes, at the policy's noise flip rate."""
     smallest_margin: float | None
     largest_flip_rate: float | None
     items_needed: int | None
     items_without_a_flip: int | None
+    half_stop_by: int | None = None
+    """In the anytime-valid mode: items after which half of such variants have passed; None where half never do."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,12 +76,15 @@ def first_level(policy: Policy, candidates: int) -> float:
 
 
 def questions(policy: Policy, golden_sets: Sequence[GoldenReference], candidates: int) -> tuple[Question, ...]:
-    """Every quality question, in the order of the policy; what the golden sets do not have is left out and named by ``fault``."""
+    """Every quality question, in the order of the policy; what the golden sets do not have is left out and named by ``fault``.
+
+    Graded scores are planned for as if right or wrong, which vary most. Of unbounded ones nothing is known beforehand: left out.
+    """
     required, looked_at = first_level(policy, candidates), len(_advisory_slices(policy, golden_sets))
     found = []
     for rule, golden, name in _targets(policy, golden_sets):
         target = golden if name is None else part_of(golden, name)
-        if target is None or rule.margin is None:
+        if target is None or rule.margin is None or rule.scale == "unbounded":
             continue
         advisory = policy.alpha / (looked_at if name is not None and looked_at else 1)
         label = f"{golden.name} {golden.version}"
@@ -84,15 +102,63 @@ def questions(policy: Policy, golden_sets: Sequence[GoldenReference], candidates
 
 
 def resolution(question: Question, policy: Policy) -> Resolution:
-    """What the question can resolve, for a variant that loses nothing."""
-    n, margin, level, rate = question.items, question.margin, question.level, policy.planning_flip_rate
+    """What the question can resolve, for a variant that loses nothing. Of planned looks only the last is counted."""
+    n, margin, rate = question.items, question.margin, policy.planning_flip_rate
+    level, stops = _last_level(question, policy, question.level), _half_stop_by(question, policy)
     return Resolution(
-        power=power(n=n, flip_rate=rate, margin=margin, alpha=level),
+        half_stop_by=stops,
+        power=chance(question, policy, rate, question.level),
+        noise=chance(question, policy, policy.noise_flip_rate, policy.alpha),
         smallest_margin=smallest_margin(n=n, flip_rate=rate, alpha=level, power=policy.power),
         largest_flip_rate=largest_flip_rate(n=n, margin=margin, alpha=level, power=policy.power),
         items_needed=items_needed(flip_rate=rate, margin=margin, alpha=level, power=policy.power),
         items_without_a_flip=items_without_a_flip(margin=margin, alpha=level),
     )
+
+
+def chance(question: Question, policy: Policy, flip_rate: float, alpha: float) -> float:
+    """Chance that a variant that loses nothing and flips that share of the items passes the question."""
+    n, margin = question.items, question.margin
+    if policy.sequential is not None:
+        return sum(stop <= n for stop in _stops(question, policy, flip_rate, alpha)) / _RUNS
+    return power(n=n, flip_rate=flip_rate, margin=margin, alpha=_last_level(question, policy, alpha))
+
+
+def why_noisy(question: Question, policy: Policy) -> str | None:
+    """Why the reference itself might not pass here: a gate that blocks the unquantized model blocks on noise. None where it passes."""
+    passes = chance(question, policy, policy.noise_flip_rate, policy.alpha)
+    if passes >= LEAST_NOISE:
+        return None
+    return (
+        f"golden set {question.golden} has {count(question.items)} items: the reference itself, asked again under other batches, "
+        f"would pass a margin of {margin_points(question.margin)} points with probability {fixed(passes, 3, towards='down')} only "
+        f"(noise flip rate {percent(policy.noise_flip_rate, digits=1)}, at least {LEAST_NOISE:g} is asked for); more items are needed, "
+        "or a wider margin, or --allow-underpowered"
+    )
+
+
+def _last_level(question: Question, policy: Policy, alpha: float) -> float:
+    """The level of the last planned look, which keeps nearly all of alpha; alpha where there is one look."""
+    if policy.looks is None:
+        return alpha
+    return planned_looks(look_sizes(question.items, policy.looks), alpha=alpha)[-1].level
+
+
+def _stops(question: Question, policy: Policy, flip_rate: float, alpha: float) -> list[float]:
+    """Items at which simulated variants pass in the anytime-valid mode, always the same ones."""
+    if policy.sequential is None:
+        return []
+    stops = simulated_stops(
+        flip_rate=flip_rate, margin=question.margin, alpha=alpha, bet=policy.sequential.bet, rng=np.random.default_rng(_SEED),
+        runs=_RUNS, cap=question.items,
+    )  # fmt: skip
+    return [float(one) for one in stops]
+
+
+def _half_stop_by(question: Question, policy: Policy) -> int | None:
+    stops = _stops(question, policy, policy.planning_flip_rate, question.level)
+    middle = median(stops) if stops else inf
+    return int(middle) if isfinite(middle) else None
 
 
 def explain(policy: Policy, golden_sets: Sequence[GoldenReference], candidates: int) -> tuple[Paragraph, ...]:
@@ -115,9 +181,21 @@ def _resolved(question: Question, found: Resolution, policy: Policy) -> Paragrap
     )
     fewest = found.items_without_a_flip
     never = f"; these {count(question.items)} never do" if fewest is not None and question.items < fewest else ""
-    lines = (
+    noise = percent(policy.noise_flip_rate, digits=1)
+    again = (
+        f"the reference itself, with {noise} flipped by other batches, passes with probability {fixed(found.noise, 3, towards='down')}; "
+        f"{LEAST_NOISE:g} is asked for"
+    )
+    passes = (
         f"with {rate} of the answers flipped it passes with probability {fixed(found.power, 2, towards='down')}; "
-        f"{policy.power:g} is asked for",
+        f"{policy.power:g} is asked for"
+    )
+    if policy.sequential is not None:
+        half = "fewer than half pass at all" if found.half_stop_by is None else f"half have passed after {count(found.half_stop_by)} items"
+        return Paragraph(sentence=f"{head}:", lines=(f"{passes}; {half}", again))
+    lines = (
+        passes,
+        again,
         f"the smallest margin it resolves at that flip rate: {_or_none(points(found.smallest_margin, towards='up', digits=2), 'points')}",
         f"the largest flip rate it carries at its margin: {_or_none(percent(found.largest_flip_rate, digits=1, towards='down'))}",
         f"items needed at that flip rate and margin: {_or_none(count(found.items_needed))}",
@@ -130,20 +208,23 @@ def _or_none(figure: str, unit: str = "") -> str:
     return "none" if figure == UNKNOWN else f"{figure} {unit}".rstrip()
 
 
-def fault(policy: Policy, golden_sets: Sequence[GoldenReference]) -> Fault | None:
-    """The first thing that the policy asks for and these golden sets do not have."""
-    return next(_faults(policy, golden_sets), None)
+def fault(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str | None = None) -> Fault | None:
+    """The first thing that the policy asks for and these golden sets, or the run's texts, do not have."""
+    return next(_faults(policy, golden_sets, texts), None)
 
 
-def _faults(policy: Policy, golden_sets: Sequence[GoldenReference]) -> Iterator[Fault]:
+def _faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str | None) -> Iterator[Fault]:
     names = [one.name for one in golden_sets]
     for index, rule in enumerate(policy.checks):
-        if rule.golden_set not in ("*", *names):
-            what = f"a check of kind {rule.kind} is for golden set '{rule.golden_set}', and the run has {', '.join(names)}"
+        divergence = rule.kind in OF_DISTRIBUTIONS and texts is not None
+        has = [texts] if divergence and texts is not None else names
+        if rule.golden_set not in ("*", *has):
+            where = f"; divergence is taken over the texts {texts}" if divergence else ""
+            what = f"a check of kind {rule.kind} is for golden set '{rule.golden_set}', and the run has {', '.join(names)}{where}"
             yield Fault(where=("checks", index, "golden_set"), what=what)
         for golden in (one for one in golden_sets if rule.golden_set in ("*", one.name)):
             yield from _slice_faults(policy, rule, golden, index)
-    known = [name for rule in policy.checks if rule.tier == "required" for name in check_names(rule, golden_sets)]
+    known = [name for rule in policy.checks if rule.tier == "required" for name in check_names(rule, golden_sets, texts)]
     for index, waiver in enumerate(policy.waivers):
         if waiver.check not in known:
             what = f"the policy has no required check '{waiver.check}': {_nearest(waiver.check, known)}"
@@ -165,16 +246,20 @@ def _slice_faults(policy: Policy, rule: CheckRule, golden: GoldenReference, inde
             yield Fault(where=("checks", index), what=what)
 
 
-def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference]) -> list[str]:
+def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference], texts: str | None = None) -> list[str]:
     """Names of the checks that a rule becomes."""
     chosen = [one for one in golden_sets if rule.golden_set in ("*", one.name)]
     match rule.kind:
         case "quality":
             return [_check_name(golden, name) for golden in chosen for name in slice_names(rule, golden) or (None,)]
+        case "perplexity_ratio" if rule.golden_set == "*":
+            return [f"perplexity_ratio/{golden.name}" for golden in chosen] + ["perplexity_ratio/*"]
         case "freed_share" | "share_quantized":
             return [f"memory/{rule.kind}"]
         case "ceiling_ratio":
             return ["ceiling/ratio"]
+        case kind if kind in OF_DISTRIBUTIONS and texts is not None:
+            return [f"{kind}/{texts}"]
         case _:
             return [f"{rule.kind}/{golden.name}" for golden in chosen]
 

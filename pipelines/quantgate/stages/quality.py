@@ -14,13 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from quantgate.records import Check, CheckRule, Failure, GoldenReference, Outcome, ScoreSheet, VariantEvidence
-from quantgate.render.quantities import count, level_percent, margin_points, percent, points
+from quantgate.render.quantities import Towards, check_limit, count, level_percent, loss, percent, significant
+from quantgate.stages.deciding import Decided, decide, known, p_pass, why_never
+from quantgate.stages.early import Early, early_of, order, seed_of, why_not_stopped
+from quantgate.stages.figures import why_weighted
 from quantgate.stages.pairing import Pairs, pair
 from quantgate.stages.subject import Subject, one_line, sheet_of
 from quantgate.stats.clusters import clustered_loss
+from quantgate.stats.graded import scores_needed
 from quantgate.stats.inputs import exact
-from quantgate.stats.noninferiority import Decision, assay_sensitive, decide_clustered, decide_paired
-from quantgate.stats.paired import p_loss_at_least
+from quantgate.stats.noninferiority import assay_sensitive, assay_sensitive_scores
 from quantgate.stats.power import items_needed
 
 
@@ -38,14 +41,17 @@ class QualityQuestion:
     """``fail`` where there are no pairs because the variant computed NaN."""
     looked_at: int | None = None
     """For an advisory slice: how many slices are looked at."""
+    early: Early | None = None
+    """How it may be looked at before its last item; None: once."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is something to decide on."""
+        return self.pairs is not None
 
     def p_pass(self) -> float:
         """P-value of "the loss is at least the margin"; 1 where it was not measured."""
-        if self.pairs is None:
-            return 1.0
-        if self.pairs.clusters is not None:
-            return clustered_loss(self.pairs.losses, self.pairs.clusters).p_at_least(self.margin)
-        return p_loss_at_least(b=self.pairs.b, c=self.pairs.c, n=self.pairs.n, margin=self.margin)
+        return 1.0 if self.pairs is None else p_pass(self.pairs, self.margin, self.early)
 
     def check(self, alpha: float, power: float) -> Check:
         """The question decided at one-sided level ``alpha``."""
@@ -57,21 +63,24 @@ class QualityQuestion:
                 because=self.why_not,
                 margin=self.rule.margin,
             )
-        decision = self._decide(self.pairs, alpha)
+        found = decide(self.pairs, self.margin, alpha, self.early)
+        decision = found.decision
         return Check(
             name=self.name,
             tier=self.rule.tier,
             outcome=decision.outcome,
-            because=_sentence(decision, self.pairs, self, power),
+            because=_sentence(found, self.pairs, self, power),
             estimate=decision.estimate,
-            lower=decision.lower,
-            bound=decision.upper,
+            lower=known(decision.lower),
+            bound=known(decision.upper),
             margin=self.margin,
             level=_confidence(decision.level),
-            p_value=decision.p_pass,
+            p_value=decision.p_pass if self.early is None else self.p_pass(),
             n=self.pairs.n,
             b=self.pairs.b,
             c=self.pairs.c,
+            scale=self.pairs.scale,
+            items_used=None if self.early is None else found.items,
         )
 
     def untested(self, because: str) -> Check:
@@ -83,11 +92,12 @@ class QualityQuestion:
             tier=self.rule.tier,
             outcome="inconclusive",
             because=because,
-            estimate=(self.pairs.b - self.pairs.c) / self.pairs.n,
+            estimate=self.pairs.estimate,
             margin=self.margin,
             n=self.pairs.n,
             b=self.pairs.b,
             c=self.pairs.c,
+            scale=self.pairs.scale,
         )
 
     @property
@@ -96,11 +106,6 @@ class QualityQuestion:
         if self.rule.margin is None:
             raise ValueError("a quality rule has a margin")
         return self.rule.margin
-
-    def _decide(self, pairs: Pairs, alpha: float) -> Decision:
-        if pairs.clusters is not None:
-            return decide_clustered(losses=pairs.losses, clusters=pairs.clusters, margin=self.margin, alpha=alpha)
-        return decide_paired(b=pairs.b, c=pairs.c, n=pairs.n, margin=self.margin, alpha=alpha)
 
 
 def quality_questions(subject: Subject) -> tuple[QualityQuestion, ...]:
@@ -143,31 +148,37 @@ def _questions(subject: Subject) -> Iterator[QualityQuestion]:
 
 def _question(subject: Subject, golden: GoldenReference, rule: CheckRule, where: str) -> QualityQuestion:
     found = _pairs(subject, golden, golden, rule)
-    known = QualityQuestion(rule=rule, name=f"quality/{golden.name}", where=where, pairs=None, why_not="")
-    return _answered(known, found, subject, golden, golden.name)
+    bare = QualityQuestion(rule=rule, name=f"quality/{golden.name}", where=where, pairs=None, why_not="")
+    return _answered(replace(bare, early=_early(subject, golden, golden, rule)), found, subject, golden, golden.name)
 
 
 def _slice_question(subject: Subject, golden: GoldenReference, name: str, rule: CheckRule) -> QualityQuestion:
     called = name if len(subject.golden_sets) == 1 else f"{name} of {golden.name}"
-    known = QualityQuestion(rule=rule, name=f"quality/{golden.name}/{name}", where=f" on {called}", pairs=None, why_not="")
+    bare = QualityQuestion(rule=rule, name=f"quality/{golden.name}/{name}", where=f" on {called}", pairs=None, why_not="")
     part = part_of(golden, name)
     if part is None:
         nothing = "this evidence does not say which items a slice has" if not golden.parts else f"{golden.name} has no slice '{name}'"
-        return replace(known, why_not=f"is not measured on {called}: {nothing}")
-    return _answered(known, _pairs(subject, golden, part, rule), subject, golden, called)
+        return replace(bare, why_not=f"is not measured on {called}: {nothing}")
+    bare = replace(bare, early=_early(subject, golden, part, rule))
+    return _answered(bare, _pairs(subject, golden, part, rule), subject, golden, called)
+
+
+def _early(subject: Subject, golden: GoldenReference, target: GoldenReference, rule: CheckRule) -> Early | None:
+    return early_of(subject.policy, golden, target.item_ids, rule.minimum_items or subject.policy.minimum_items)
 
 
 def _answered(
-    known: QualityQuestion, found: Pairs | str, subject: Subject, golden: GoldenReference, called: str
+    bare: QualityQuestion, found: Pairs | str, subject: Subject, golden: GoldenReference, called: str
 ) -> QualityQuestion:
     """The question with its pairs, or with the reason why there are none."""
     if isinstance(found, Pairs):
-        return replace(known, pairs=found)
+        why_not = why_never(found, bare.early)
+        return replace(bare, pairs=found) if why_not is None else replace(bare, why_not=f"is not measured on {called}: {why_not}")
     invalid = _invalid(subject, golden)
     if invalid is not None:
         why_not = f"is numerically invalid on {called}: {one_line(invalid.message)}"
-        return replace(known, why_not=why_not, without_pairs="fail")
-    return replace(known, why_not=f"is not measured on {called}: {found}")
+        return replace(bare, why_not=why_not, without_pairs="fail")
+    return replace(bare, why_not=f"is not measured on {called}: {found}")
 
 
 # ---------------------------------------------------------------------------------------------- what may be compared
@@ -181,28 +192,64 @@ def _pairs(subject: Subject, golden: GoldenReference, target: GoldenReference, r
     variant = _own_sheet("the variant", subject.variant, golden)
     if isinstance(reference, str) or isinstance(variant, str):
         return reference if isinstance(reference, str) else str(variant)
+    if (reason := why_weighted(reference, target.item_ids) or why_weighted(variant, target.item_ids)) is not None:
+        return reason
     if any(item.evidence.nonfinite for item in reference.items):
         return "the reference gave NaN or infinity"
-    role, absent = subject.variant.variant.role, subject.policy.max_absent_reference
-    pairs = pair(reference, variant, golden, role, absent, foreign=subject.variant.source == "file")
+    if (reason := _why_stopped(reference, variant, golden, subject)) is not None:
+        return reason
+    asked = _asked(variant, golden, subject)
+    pairs = _paired(reference, variant, asked, subject, rule)
     if target is not golden and not isinstance(pairs, str):
-        parts = _only(reference, target), _only(variant, target)
-        pairs = pair(*parts, target, role, absent, foreign=subject.variant.source == "file")
+        among = set(target.item_ids)
+        part = replace(target, item_ids=tuple(one for one in asked.item_ids if one in among))
+        if len(part.item_ids) < (fewest := rule.minimum_items or subject.policy.minimum_items) or not part.item_ids:
+            return f"{count(len(part.item_ids))} of its items were asked before scoring stopped, and the policy asks for at least {fewest}"
+        pairs = _paired(reference, variant, part, subject, rule)
     return pairs if isinstance(pairs, str) else _insensitive(pairs, target, rule) or pairs
 
 
-def _only(sheet: ScoreSheet, part: GoldenReference) -> ScoreSheet:
-    """A sheet's items that belong to a slice."""
-    ids = set(part.item_ids)
-    return replace(sheet, items=tuple(item for item in sheet.items if item.item_id in ids))
+def _paired(
+    reference: ScoreSheet, variant: ScoreSheet, target: GoldenReference, subject: Subject, rule: CheckRule
+) -> Pairs | str:
+    """The pairs of the items that ``target`` names, in its order; what the sheets hold of the set's other items is left out."""
+    everything = {one for golden in subject.golden_sets if golden.sha256 == target.sha256 for one in golden.item_ids}
+    others = everything - set(target.item_ids)
+    if others:
+        reference, variant = _without(reference, others), _without(variant, others)
+    role, absent = subject.variant.variant.role, subject.policy.max_absent_reference
+    return pair(reference, variant, target, role, absent, foreign=subject.variant.source == "file", rule=rule)
+
+
+def _why_stopped(reference: ScoreSheet, variant: ScoreSheet, golden: GoldenReference, subject: Subject) -> str | None:
+    """Why an early stop of either sheet cannot be used: the reference answers everything, and a control too."""
+    if reference.stopped is not None:
+        return "the scoring of the reference stopped early; it has to answer all items"
+    if variant.stopped is not None and subject.variant.variant.role != "candidate":
+        return "the scoring of a control stopped early; it has to answer all items"
+    return why_not_stopped(variant, golden, subject.policy)
+
+
+def _asked(variant: ScoreSheet, golden: GoldenReference, subject: Subject) -> GoldenReference:
+    """The items that were asked; in the order of asking where the policy looks early."""
+    if subject.policy.looks is None and subject.policy.sequential is None:
+        return golden
+    asked = order(golden, seed_of(subject.policy))
+    return replace(golden, item_ids=asked if variant.stopped is None else asked[: variant.stopped.asked])
+
+
+def _without(sheet: ScoreSheet, others: set[str]) -> ScoreSheet:
+    """A sheet without items that are not looked at. One that the golden set does not know stays, so that it is seen."""
+    return replace(sheet, items=tuple(item for item in sheet.items if item.item_id not in others))
 
 
 def _why_unfit(golden: GoldenReference, rule: CheckRule, minimum_items: int) -> str | None:
     """Why nothing could be decided on this set whatever was measured."""
     n = len(golden.item_ids)
-    if rule.margin is None or not 0 < rule.margin < 1:
+    most = math.inf if rule.scale == "unbounded" else 1.0
+    if rule.margin is None or not 0 < rule.margin < most:
         given = "the policy gives no margin" if rule.margin is None else f"the policy's margin is {rule.margin}"
-        return f"{given}; it must lie between 0 and 1"
+        return f"{given}; it must lie {'above 0' if rule.scale == 'unbounded' else 'between 0 and 1'}"
     if n == 0:
         return "it has no items"
     if len(set(golden.item_ids)) < n:
@@ -236,14 +283,25 @@ def _invalid(subject: Subject, golden: GoldenReference) -> Failure | None:
 
 
 def _insensitive(pairs: Pairs, golden: GoldenReference, rule: CheckRule) -> str | None:
-    """Why a loss could not be seen on this set: the reference itself is hardly better than guessing."""
-    right = pairs.reference_answered_right
-    assay = assay_sensitive(right=right, n=pairs.n, chance=golden.chance_level, margin=rule.margin or 0.0)
+    """Why a loss could not be seen on this set: the reference itself is hardly better than guessing.
+
+    Unbounded scores have no level of guessing; there only a reference that scores the same everywhere shows nothing.
+    """
+    scores, margin = pairs.reference_answered, rule.margin or 0.0
+    if pairs.scale == "unbounded":
+        return "the reference has the same score on every item, so a loss could not be seen" if len(set(scores)) < 2 else None
+    if pairs.scale == "binary":
+        right = pairs.reference_answered_right
+        assay = assay_sensitive(right=right, n=pairs.n, chance=golden.chance_level, margin=margin)
+        found = f"is right on {percent(assay.accuracy, digits=1)}"
+    else:
+        assay = assay_sensitive_scores(scores=scores, n=pairs.n, chance=golden.chance_level, margin=margin)
+        found = f"scores {percent(assay.accuracy, digits=1)} of what could be had"
     if assay.sensitive:
         return None
     return (
-        f"the reference is right on {percent(assay.accuracy, digits=1)} and guessing gives {percent(assay.chance, digits=1)}, "
-        f"so a loss of {margin_points(rule.margin)} points could not be seen; use a set that the reference can do"
+        f"the reference {found} and guessing gives {percent(assay.chance, digits=1)}, "
+        f"so a loss of {check_limit('quality', margin)} could not be seen; use a set that the reference can do"
     )
 
 
@@ -255,33 +313,48 @@ def _confidence(alpha: float) -> float:
     return float(1 - exact(alpha))
 
 
-def _sentence(decision: Decision, pairs: Pairs, question: QualityQuestion, power: float) -> str:
-    found = f"{_found(decision, question)}{_absent(pairs)}{_looked_at(question)}"
+def _sentence(found: Decided, pairs: Pairs, question: QualityQuestion, power: float) -> str:
+    decision = found.decision
+    said = f"{_found(found, pairs, question)}{_when(found, pairs, question)}{_absent(pairs)}{_looked_at(question)}"
     if decision.outcome == "inconclusive":
-        return f"{found}. {_help(decision, pairs, question.margin, power)}"
-    return (
-        f"{found}; the loss is shown, within the margin"
-        if decision.outcome == "pass" and decision.loss_shown
-        else found
-    )
+        return f"{said}. {_help(found, pairs, question, power)}"
+    return f"{said}; the loss is shown, within the margin" if decision.outcome == "pass" and decision.loss_shown else said
 
 
-def _found(decision: Decision, question: QualityQuestion) -> str:
+def _found(found: Decided, pairs: Pairs, question: QualityQuestion) -> str:
     """The estimate, the bound that matters and the margin. Bounds have the margin's digits and round outward: they never contradict it."""
-    margin = margin_points(question.margin)
-    digits = len(margin.partition(".")[2])
+    decision, scale, where = found.decision, pairs.scale, question.where
+
+    def said(value: float, towards: Towards = "nearest") -> str:
+        return loss(value, scale, like=question.margin, towards=towards)
+
+    margin = said(question.margin)
+    allowed = f"allowed {margin}"
     confidence = f"with {level_percent(_confidence(decision.level))} confidence"
-    loss = points(decision.estimate, digits=digits)
-    upper = points(decision.upper, towards="up", digits=digits)
+    unit = {"binary": " points", "unit": " points of score", "unbounded": " in score"}[scale]
     if decision.outcome == "fail":
-        lower = points(decision.lower, towards="down", digits=digits)
-        return f"loses {loss} points{question.where}, at least {lower} {confidence}; allowed {margin}"
+        return f"loses {said(decision.estimate)}{unit}{where}, at least {said(decision.lower, 'down')} {confidence}; {allowed}"
+    if not math.isfinite(decision.upper):
+        change = "loses" if decision.estimate > 0 else "gains"
+        return f"{change} {said(abs(decision.estimate))}{unit}{where}; {allowed}"
     if decision.upper <= 0:
-        gain, least = points(-decision.estimate, digits=digits), points(-decision.upper, towards="down", digits=digits)
-        return f"gains {gain} points{question.where}, at least {least} {confidence}"
+        return f"gains {said(-decision.estimate)}{unit}{where}, at least {said(-decision.upper, 'down')} {confidence}"
+    upper = said(decision.upper, "up")
     if decision.estimate <= 0:
-        return f"loses nothing that can be seen{question.where}: at most {upper} points {confidence}; allowed {margin}"
-    return f"loses {loss} points{question.where}, at most {upper} {confidence}; allowed {margin}"
+        return f"loses nothing that can be seen{where}: at most {upper}{unit} {confidence}; {allowed}"
+    return f"loses {said(decision.estimate)}{unit}{where}, at most {upper} {confidence}; {allowed}"
+
+
+def _when(found: Decided, pairs: Pairs, question: QualityQuestion) -> str:
+    """At which look, and after how many of its items, where the policy looks more than once."""
+    if question.early is None:
+        return ""
+    if question.early.bet is not None:
+        shown = found.decision.outcome != "inconclusive"
+        return f"; shown after {count(found.items)} items" if shown else f"; {count(pairs.n)} items looked at"
+    if found.look is None:
+        return ""
+    return f"; look {found.look} of {len(question.early.sizes)}, at {count(found.items)} of {count(question.early.sizes[-1])} items"
 
 
 def _absent(pairs: Pairs) -> str:
@@ -299,26 +372,39 @@ def _looked_at(question: QualityQuestion) -> str:
     return "" if question.looked_at is None else f"; {count(question.looked_at)} slice{'s' if question.looked_at > 1 else ''} looked at"
 
 
-def _help(decision: Decision, pairs: Pairs, margin: float, power: float) -> str:
+def _help(found: Decided, pairs: Pairs, question: QualityQuestion, power: float) -> str:
     """What would resolve an inconclusive check: items at the loss seen, and at a true loss of zero."""
+    decision = found.decision
     if decision.reason is not None:
         return f"Nothing can be shown: {decision.reason}"
-    none_lost = _items(decision, pairs, 0.0, margin, power)
+    if question.early is not None and question.early.bet is not None:
+        reached, needed = significant(1 / question.p_pass()), significant(1 / decision.level)
+        return f"The evidence against a loss of the margin reached {reached} and {needed} is needed; items that are added go on from there"
+    none_lost = _items(found, pairs, 0.0, question.margin, power)
     if none_lost is None:
         return "No feasible number of items would show it"
     if decision.estimate <= 0:
         return f"A true loss of 0 would need about {none_lost} items"
-    as_seen = _items(decision, pairs, decision.estimate, margin, power)
+    as_seen = _items(found, pairs, decision.estimate, question.margin, power)
     if as_seen is None:
         return f"More items will not help at the loss seen (a true loss of 0 would need about {none_lost})"
     return f"The loss seen would need about {as_seen} items, a true loss of 0 about {none_lost}"
 
 
-def _items(decision: Decision, pairs: Pairs, true_loss: float, margin: float, power: float) -> str | None:
-    """Items for the policy's power at the flip rate seen; where items share sources, as many more as those weigh less."""
+def _items(found: Decided, pairs: Pairs, true_loss: float, margin: float, power: float) -> str | None:
+    """Items for the policy's power at the flip rate seen, or for graded scores as they vary.
+
+    Where items share sources, as many more as those weigh less.
+    """
+    level = found.decision.level
+    if pairs.scale != "binary":
+        number = scores_needed(
+            losses=pairs.losses, clusters=pairs.clusters, margin=margin, true_loss=true_loss, alpha=level, power=power
+        )  # fmt: skip
+        return None if number is None else count(number)
     rate = (pairs.b + pairs.c) / pairs.n
-    found = items_needed(flip_rate=rate, margin=margin, true_loss=true_loss, alpha=decision.level, power=power)
-    if found is None:
+    needed = items_needed(flip_rate=rate, margin=margin, true_loss=true_loss, alpha=level, power=power)
+    if needed is None:
         return None
     weight = 1.0 if pairs.clusters is None else clustered_loss(pairs.losses, pairs.clusters).design_effect
-    return count(math.ceil(found * weight))
+    return count(math.ceil(needed * weight))

@@ -6,9 +6,11 @@ Nothing is decided here and nothing is read or written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, replace
+from math import exp, isfinite
+from statistics import fmean, median
 
+from quantgate.answers import is_empty, is_refusal
 from quantgate.records import (
     Capacity,
     CeilingRow,
@@ -21,25 +23,32 @@ from quantgate.records import (
     GoldenSet,
     ItemScore,
     MeasurementRow,
+    MetricFigure,
     ModelSource,
     Policy,
     Promotion,
     QualityRow,
+    ReadingRow,
     Report,
     ScoreSheet,
     SliceRow,
     SpeedRow,
     SpeedRun,
+    TextReading,
     VariantEvidence,
 )
 from quantgate.render.policy import waiver_lines
-from quantgate.render.quantities import ratio
+from quantgate.render.quantities import count, ratio
+from quantgate.stages import noise
+from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
-from quantgate.stages.pairing import paired_items, right_on_both
+from quantgate.stages.pairing import Meaning, meaning, paired_items
 from quantgate.stages.subject import one_line
+from quantgate.stats.graded import decide_scores
 from quantgate.stats.paired import loss_lower, loss_upper
-from quantgate.stats.proportions import mcnemar_exact
+from quantgate.stats.proportions import mcnemar_exact, wilson
 
+LARGEST_EXPONENT = 700.0
 COLD_START = 2.0
 """A first timed generation this many times the median was not warm."""
 
@@ -84,6 +93,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         promotion=promotion,
         commands=context.commands,
         seconds=context.seconds,
+        readings=tuple(_readings(evidence, reference)),
     )
 
 
@@ -116,8 +126,18 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for line in waiver_lines(context.policy, decision.verdicts, context.created_at):
         if line.state != "used" or line.waiver.variant not in passing:  # a verdict that passes has said it
             yield _sentence(line.sentence)
+    yield from noise.sentences(evidence, next(one for one in evidence.variants if one.variant.role == "reference"))
     for one in evidence.variants:
+        yield from _early_stops(one)
         yield from _cold_starts(one)
+
+
+def _early_stops(one: VariantEvidence) -> Iterator[str]:
+    """Where scoring ended before the last item, and why."""
+    for sheet in one.sheets:
+        if (stop := sheet.stopped) is not None:
+            asked = f"{count(stop.asked)} of {count(stop.items)} items of {sheet.golden_set}"
+            yield f"{one.variant.name}: scoring stopped after {asked}: {one_line(stop.because)}. The others were not asked."
 
 
 def _is_small_slice(check: Check) -> bool:
@@ -250,20 +270,82 @@ def _quality(evidence: Evidence, reference: VariantEvidence, context: Context) -
     for one in evidence.variants:
         for sheet in one.sheets:
             base = _sheet_of(reference, sheet)
-            paired = [] if base is None or one is reference else _all_items(base, sheet)
+            found = _meaning(base or sheet, sheet, context.policy, foreign=one.source == "file")
+            paired = [] if base is None or one is reference or found is None else _all_items(base, sheet)
             yield QualityRow(
                 variant=one.variant.name,
                 golden_set=sheet.golden_set,
                 items=len(sheet.items),
                 scored=len(sheet.scored),
-                accuracy=sheet.mean,
+                accuracy=sheet.mean if found is not None else None,
                 truncated=sum(item.evidence.truncated for item in sheet.items),
                 output_tokens=sheet.output_tokens,
                 unscored=len(sheet.items) - len(sheet.scored),
                 kl=sheet.kl,
-                mcnemar_p=_mcnemar(paired),
-                slices=tuple(_slices(sheet, base, paired, context.policy.alpha)),
+                mcnemar_p=_mcnemar(paired, found),
+                slices=tuple(_slices(sheet, base, paired, (context.policy.alpha, found))),
+                scale="binary" if found is None else found.scale,
+                figures=tuple(map(with_interval, sheet.figures)) if worth_showing(sheet.figures) else (),
+                asked=None if sheet.stopped is None else sheet.stopped.asked,
+                why_no_kl=sheet.why_no_kl,
+                **_words(sheet),
             )
+
+
+def _meaning(base: ScoreSheet, sheet: ScoreSheet, policy: Policy, *, foreign: bool) -> Meaning | None:
+    """What a sheet's scores are by the first quality rule of its set under which they are anything; None where they fit none."""
+    rules = [rule for rule in policy.checks if rule.kind == "quality" and rule.golden_set in ("*", sheet.golden_set)]
+    every = (meaning(base, sheet, rule, foreign=foreign) for rule in (*rules, None))
+    return next((one for one in every if isinstance(one, Meaning)), None)
+
+
+def with_interval(figure: MetricFigure) -> MetricFigure:
+    """A share of right answers with its interval; any other figure as it is. Weights that differ have no such interval."""
+    if figure.value is None or figure.metric.scale != "binary" or not figure.equal_weights:
+        return figure
+    found = wilson(k=round(figure.value * figure.scored), n=figure.scored, alpha=0.05)
+    return replace(figure, lower=found.lower, upper=found.upper)
+
+
+def _words(sheet: ScoreSheet) -> dict[str, int]:
+    """How many items were answered in words, and of these how many say nothing or read like a refusal."""
+    said = [item.evidence.text for item in sheet.items if item.evidence.text is not None]
+    return {"texts": len(said), "empty": sum(map(is_empty, said)), "refusals": sum(map(is_refusal, said))}
+
+
+def _readings(evidence: Evidence, reference: VariantEvidence) -> Iterator[ReadingRow]:
+    """Each variant over the texts, its perplexity beside the reference's where both read the same tokens."""
+    base = reference.reading
+    for one in evidence.variants:
+        if (read := one.reading) is None:
+            continue
+        same = base is not None and one is not reference and _same_tokens(base, read)
+        nats, theirs = read.nats, None if base is None else base.nats
+        known = same and nats is not None and theirs is not None and read.scored_tokens
+        yield ReadingRow(
+            variant=one.variant.name,
+            texts=read.texts,
+            count=len(read.items),
+            tokens=read.scored_tokens,
+            cut=read.cut,
+            tokens_per_text=read.tokens_per_text,
+            perplexity=read.perplexity,
+            ratio_to_reference=_ratio_of(nats, theirs, read.scored_tokens) if known else None,
+            kl=read.kl,
+            why_no_kl=read.why_no_kl,
+            reference=read.reference,
+        )
+
+
+def _same_tokens(base: TextReading, read: TextReading) -> bool:
+    return base.sha256 == read.sha256 and [one.scored_tokens for one in base.items] == [one.scored_tokens for one in read.items]
+
+
+def _ratio_of(nats: float | None, theirs: float | None, tokens: int) -> float | None:
+    """Quotient of two perplexities over the same tokens; None where it is too large for a number."""
+    if nats is None or theirs is None or abs(nats - theirs) / tokens > LARGEST_EXPONENT:
+        return None
+    return exp((nats - theirs) / tokens)
 
 
 def _sheet_of(one: VariantEvidence, like: ScoreSheet) -> ScoreSheet | None:
@@ -271,32 +353,38 @@ def _sheet_of(one: VariantEvidence, like: ScoreSheet) -> ScoreSheet | None:
 
 
 def _all_items(reference: ScoreSheet, variant: ScoreSheet) -> list[Both]:
-    """Every item that either side has: one that crashed and vanished is shown as the gate counts it."""
+    """Every item that either side has: one that crashed and vanished is shown as the gate counts it, one that was not asked is not."""
     left, right = ({item.item_id: item for item in sheet.items} for sheet in (reference, variant))
-    return [(left.get(one), right.get(one)) for one in {**left, **right}]
+    return [(left.get(one), right.get(one)) for one in (right if variant.stopped is not None else {**left, **right})]
 
 
-def _mcnemar(paired: Sequence[Both]) -> float | None:
-    if not paired:
+def _mcnemar(paired: Sequence[Both], found: Meaning | None) -> float | None:
+    if not paired or found is None or found.scale != "binary":
         return None
-    b, c = _counts(paired)
+    b, c = _counts(paired, found)
     return mcnemar_exact(b=b, c=c).two_sided
 
 
-def _counts(paired: Sequence[Both]) -> tuple[int, int]:
+def _counts(paired: Sequence[Both], found: Meaning) -> tuple[int, int]:
     """Regressions and recoveries, missing answers counted as the gate counts them."""
-    both = [right_on_both(left, right) for left, right in paired]
-    return sum(base and not other for base, other in both), sum(other and not base for base, other in both)
+    losses = [found.loss(*(None if one is None else one.value for one in both)) for both in paired]
+    return sum(one > 0 for one in losses), sum(one < 0 for one in losses)
 
 
-def _slices(sheet: ScoreSheet, base: ScoreSheet | None, paired: Sequence[Both], alpha: float) -> Iterator[SliceRow]:
+def _slices(
+    sheet: ScoreSheet, base: ScoreSheet | None, paired: Sequence[Both], by: tuple[float, Meaning | None]
+) -> Iterator[SliceRow]:
     """Slices are shown with bounds at alpha / k over the k slices looked at; they decide nothing."""
+    alpha, found = by
     names = list(dict.fromkeys([_slice(both) for both in paired] or [item.slice for item in sheet.items]))
     level = alpha / max(1, len(names))
     for name in names:
         pairs = [both for both in paired if _slice(both) == name]
         n = len(pairs) or sum(item.slice == name for item in sheet.items)
-        b, c = _counts(pairs)
+        if found is not None and found.scale != "binary":
+            yield _graded_slice(name, (base, sheet), pairs, found, level)
+            continue
+        b, c = (0, 0) if found is None else _counts(pairs, found)
         yield SliceRow(
             slice=name,
             n=n,
@@ -311,6 +399,33 @@ def _slices(sheet: ScoreSheet, base: ScoreSheet | None, paired: Sequence[Both], 
         )
 
 
+def _graded_slice(
+    name: str, sheets: tuple[ScoreSheet | None, ScoreSheet], pairs: Sequence[Both], found: Meaning, level: float
+) -> SliceRow:
+    """Bounds by the rule that decides on graded scores; of unbounded ones only items that both sides have are looked at."""
+    scores = [tuple(None if one is None else one.value for one in both) for both in pairs]
+    if found.scale == "unbounded":
+        scores = [both for both in scores if None not in both]
+    losses = [found.loss(*both) for both in scores]
+    bounds = (
+        decide_scores(losses=losses, margin=0.5, alpha=level, bounded=found.scale == "unit").decision if losses else None
+    )
+    base, sheet = sheets
+    return SliceRow(
+        slice=name,
+        n=len(losses) or sum(item.slice == name for item in sheet.items),
+        reference_accuracy=None if base is None else _accuracy(base, name),
+        accuracy=_accuracy(sheet, name),
+        b=sum(one > 0 for one in losses),
+        c=sum(one < 0 for one in losses),
+        loss=fmean(losses) if losses else None,
+        lower=None if bounds is None or not isfinite(bounds.lower) else bounds.lower,
+        upper=None if bounds is None or not isfinite(bounds.upper) else bounds.upper,
+        level=1 - level,
+        scale=found.scale,
+    )
+
+
 def _slice(both: Both) -> str:
     item = both[0] or both[1]
     return "" if item is None else item.slice
@@ -322,19 +437,21 @@ def _accuracy(sheet: ScoreSheet, name: str) -> float | None:
 
 
 def _flips(evidence: Evidence, reference: VariantEvidence, context: Context) -> Iterator[FlipRow]:
-    """Every flip, regressions first, the strongest change of preference first."""
+    """Every flip, regressions first, and of these first where the right choice lost, or won, most against the others."""
     for one in evidence.variants:
         if one is reference:
             continue
         for golden in context.golden_sets:
-            yield from _flips_of(one, reference, golden)
+            yield from _flips_of(one, reference, golden, context.policy)
 
 
-def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSet) -> list[FlipRow]:
+def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSet, policy: Policy) -> list[FlipRow]:
     sheet = next((sheet for sheet in one.sheets if sheet.golden_sha256 == golden.sha256), None)
     base = None if sheet is None else _sheet_of(reference, sheet)
-    if sheet is None or base is None:
+    found = None if sheet is None or base is None else _meaning(base, sheet, policy, foreign=one.source == "file")
+    if sheet is None or base is None or found is None:
         return []
+    graded = found.scale != "binary"
     items: Mapping[str, GoldenItem] = {item.item_id: item for item in golden.items}
     rows = [
         FlipRow(
@@ -346,8 +463,10 @@ def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSe
             expected=right.expected,
             reference_answer=left.answered,
             variant_answer=right.answered,
-            direction="regression" if left.value else "recovery",
-            severity=_severity(left, right),
+            direction="regression" if found.loss(left.value, right.value) > 0 else "recovery",
+            severity=abs(right.value - left.value) if graded else _severity(left, right, items.get(right.item_id)),
+            reference_score=left.value if graded else None,
+            variant_score=right.value if graded else None,
         )
         for left, right in paired_items(base, sheet)
         if left.value is not None and right.value is not None and left.value != right.value
@@ -355,14 +474,24 @@ def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSe
     return sorted(rows, key=lambda row: (row.direction == "recovery", -row.severity))
 
 
-def _severity(left: ItemScore, right: ItemScore) -> float:
-    """Largest change of a choice's log-likelihood relative to the mean change of all choices, in nats; 0 without log-likelihoods."""
+def _severity(left: ItemScore, right: ItemScore, item: GoldenItem | None) -> float:
+    """How far the lead of the right choice over the best wrong one moved, in nats; 0 without log-likelihoods of all choices.
+
+    Where the right choice is not known, as in results of other tools: the largest change of a choice against the mean change of all.
+    """
     pairs = list(zip(left.evidence.loglikelihoods, right.evidence.loglikelihoods, strict=False))
-    changes = [b - a for a, b in pairs if a is not None and b is not None]
-    if not changes:
-        return 0.0
-    mean = sum(changes) / len(changes)
-    return max(abs(change - mean) for change in changes)
+    both = [(a, b) for a, b in pairs if a is not None and b is not None]
+    at = None if item is None else item.answer
+    if at is not None and 0 <= at < len(both) == len(pairs) > 1:
+        before, after = _lead([a for a, _ in both], at), _lead([b for _, b in both], at)
+        return abs(before - after)
+    changes = [b - a for a, b in both]
+    mean = sum(changes) / len(changes) if changes else 0.0
+    return max((abs(change - mean) for change in changes), default=0.0)
+
+
+def _lead(values: Sequence[float], at: int) -> float:
+    return values[at] - max(value for place, value in enumerate(values) if place != at)
 
 
 def _golden(golden: GoldenSet, reference: VariantEvidence, evidence: Evidence) -> GoldenRow:

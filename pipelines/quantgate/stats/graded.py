@@ -93,6 +93,31 @@ def decide_scores(
     )
 
 
+def scores_needed(
+    *,
+    losses: ArrayLike,
+    margin: Number,
+    alpha: float,
+    power: float,
+    clusters: Sequence[Hashable] | NDArray[Any] | None = None,
+    true_loss: Number = 0,
+) -> int | None:
+    """Items for this power at a true loss, if they vary as those seen do; a first guess from the normal distribution.
+
+    None where the true loss is within a fifth of the margin of it, or where nothing varied.
+
+    Raises:
+        ValueError: as `decide_scores`.
+    """
+    x, room = _checked_losses(losses, bounded=False), float(exact(margin) - exact(true_loss))
+    level, wanted = checked_share(alpha, "alpha"), checked_share(power, "power")
+    scores = _Scores.of(x, clusters, bounded=False)
+    if room <= 0.2 * float(exact(margin)) or scores.studentised.deviation == 0:
+        return None
+    units = (float(special.ndtri(1 - level) + special.ndtri(wanted)) * scores.studentised.deviation / room) ** 2
+    return ceil(units * x.size / scores.values.size)
+
+
 def mean_over_repeats(losses: ArrayLike, items: Sequence[Hashable] | NDArray[Any]) -> Floats:
     """One loss per item, the mean over its repeats, in order of first appearance; shapes (rows,) to (items,).
 

@@ -7,6 +7,7 @@ caller says that it was not measured.
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import fsum
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +32,10 @@ Outcome = Literal["pass", "fail", "inconclusive"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """Outcome of one check. Losses are shares of items, positive = worse; bounds agree with the outcome."""
+    """Outcome of one check of a loss (a share of items, or in a score's own unit) or of a ratio; more is worse.
+
+    The bounds agree with the outcome.
+    """
 
     outcome: Outcome
     estimate: float
@@ -47,11 +51,13 @@ class Decision:
     """The one-sided level that decided."""
     reason: str | None = None
     """Why nothing could be shown whatever the counts; None otherwise."""
+    unchanged: float = 0.0
+    """What no change is: 0 for a loss, 1 for a ratio."""
 
     @property
     def loss_shown(self) -> bool:
-        """True where a loss above 0 is shown, margin or not."""
-        return self.lower > 0
+        """True where it is shown that something is lost, margin or not."""
+        return self.lower > self.unchanged
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,6 +158,30 @@ def assay_sensitive(*, right: int, n: int, chance: Number, margin: Number) -> As
     largest = (lower - float(floor)) / 2
     return AssaySensitivity(
         sensitive=limit <= largest, accuracy=right / n, lower=lower, chance=float(floor), largest_margin=largest
+    )
+
+
+def assay_sensitive_scores(
+    *, scores: Sequence[float], n: int, chance: Number, margin: Number
+) -> AssaySensitivity:
+    """The same question for graded scores in [0, 1] where 1 is best, over n items; those not among ``scores`` count as 0.
+
+    The lower bound is Clopper and Pearson's with the sum of the scores for the number of right answers, which for whole
+    sums it is: right or wrong is the most that scores of one mean can vary.
+
+    Raises:
+        ValueError: n < 1 (not measured), a score outside [0, 1] or more than n of them, chance or margin out of range.
+    """
+    limit, floor, count = checked_margin(margin), exact(chance), checked_count(n, "n", at_least=1)
+    if not 0 <= floor < 1:
+        raise ValueError(f"chance must lie in [0, 1), found {chance}")
+    if len(scores) > count or not all(0 <= one <= 1 for one in scores):
+        raise ValueError(f"expected at most {count} scores between 0 and 1")
+    total = min(fsum(scores), float(count))
+    lower = float(special.betaincinv(total, count - total + 1, 0.05)) if total > 0 else 0.0
+    largest = (lower - float(floor)) / 2
+    return AssaySensitivity(
+        sensitive=limit <= largest, accuracy=total / count, lower=lower, chance=float(floor), largest_margin=largest
     )
 
 

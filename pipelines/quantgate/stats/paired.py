@@ -11,6 +11,7 @@ Sources: Tango, Statistics in Medicine 17 (1998); Berger and Boos, JASA 89 (1994
 """
 
 from fractions import Fraction
+from functools import lru_cache
 from math import log
 
 import numpy as np
@@ -76,8 +77,9 @@ def loss_lower(*, b: int, c: int, n: int, alpha: float, margin: Number | None = 
     return -_upper(c, b, n, alpha, None if margin is None else -checked_margin(margin))
 
 
+@lru_cache(maxsize=4096)
 def _p_at_least(b: int, c: int, n: int, loss: Fraction | float) -> float:
-    """P-value of "true loss >= loss" for any loss in [-1, 1]."""
+    """P-value of "true loss >= loss" for any loss in [-1, 1]. Kept: a bound's search, its decision and a report ask for the same ones."""
     if Fraction(b - c, n) >= loss:
         return 1.0
     loss = float(loss)

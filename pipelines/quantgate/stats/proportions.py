@@ -4,6 +4,7 @@ McNemar's test is informative only: it tests a loss of zero, never a margin, so 
 """
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,35 @@ def clopper_pearson(*, k: int, n: int, alpha: float) -> Interval:
         raise ValueError(f"k must not exceed n, found k = {k}, n = {n}")
     lower, upper = clopper_pearson_arrays(k, n, checked_share(alpha, "alpha"))
     return Interval(lower=float(lower), upper=float(upper))
+
+
+def wilson(*, k: int, n: int, alpha: float) -> Interval:
+    """Score interval (1 - alpha) of a proportion, k of n; never of zero width, for display beside a share.
+
+    Source: Wilson, Journal of the American Statistical Association 22 (1927).
+
+    Raises:
+        ValueError: n < 1, k outside 0..n, or alpha outside (0, 1).
+    """
+    if checked_count(k, "k") > checked_count(n, "n", at_least=1):
+        raise ValueError(f"k must not exceed n, found k = {k}, n = {n}")
+    z = -float(special.ndtri(checked_share(alpha, "alpha") / 2))
+    share, weight = k / n, z * z / n
+    centre, half = share + weight / 2, z * sqrt(share * (1 - share) / n + weight / (4 * n))
+    lower = 0.0 if k == 0 else (centre - half) / (1 + weight)
+    upper = 1.0 if k == n else (centre + half) / (1 + weight)
+    return Interval(lower=lower, upper=upper)
+
+
+def standard_error(*, k: int, n: int) -> float | None:
+    """Standard error of a proportion, k of n, from the sample variance; None where one item or none has no variance.
+
+    Raises:
+        ValueError: k outside 0..n.
+    """
+    if checked_count(k, "k") > checked_count(n, "n"):
+        raise ValueError(f"k must not exceed n, found k = {k}, n = {n}")
+    return None if n < 2 else sqrt(k / n * (1 - k / n) / (n - 1))
 
 
 def mcnemar_exact(*, b: int, c: int) -> McNemar:

@@ -20,35 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from quantgate.stats.clusters import ENOUGH, membership
 from quantgate.stats.inputs import Number, checked_share, exact
-from quantgate.stats.noninferiority import Outcome
+from quantgate.stats.noninferiority import Decision
 from quantgate.stats.proportions import Interval
 from quantgate.stats.studentised import Studentised, pseudo_values
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RatioDecision:
-    """Outcome of one check of a ratio against its limit. Ratios above 1 are worse; bounds agree with the outcome."""
-
-    outcome: Outcome
-    estimate: float
-    lower: float
-    """One-sided (1 - level) lower bound of the ratio."""
-    upper: float
-    """One-sided (1 - level) upper bound of the ratio; at or below the limit exactly when the outcome is pass."""
-    p_pass: float
-    """P-value of "the ratio is at least the limit"."""
-    p_fail: float
-    """P-value of "the ratio is at most the limit"."""
-    level: float
-    reason: str | None = None
-    """Why nothing could be shown whatever the figures; None otherwise."""
-
-    @property
-    def loss_shown(self) -> bool:
-        """True where a ratio above 1 is shown, limit or not."""
-        return self.lower > 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,15 +65,15 @@ class PerplexityRatio:
         at_most = _checked_limit(limit)
         return self.studentised.p_at_most(at_most) if self.reason is None else 1.0
 
-    def decide(self, *, limit: Number, alpha: float) -> RatioDecision:
-        """Decide whether it is shown that the ratio is at most the limit.
+    def decide(self, *, limit: Number, alpha: float) -> Decision:
+        """Decide whether it is shown that the ratio is at most the limit; estimate and bounds are ratios.
 
         Raises:
             ValueError: limit not above 0 or infinite; alpha outside (0, 1).
         """
         at_most, level = float(exact(limit)), checked_share(alpha, "alpha")
         bounds, p_pass, p_fail = self.bounds(level), self.p_at_least(limit), self.p_at_most(limit)
-        return RatioDecision(
+        return Decision(
             outcome="pass" if p_pass <= level else "fail" if p_fail <= level else "inconclusive",
             estimate=self.ratio,
             lower=_on_its_side(bounds.lower, at_most, beyond=p_fail <= level, sign=1),
@@ -106,6 +82,7 @@ class PerplexityRatio:
             p_fail=p_fail,
             level=level,
             reason=self.reason,
+            unchanged=1.0,
         )
 
 

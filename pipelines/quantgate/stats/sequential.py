@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from math import inf, log, sqrt
+from math import exp, inf, log, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -107,6 +107,26 @@ def decide_planned(*, looks: Sequence[PlannedLook], b: int, c: int, n: int, marg
     raise ValueError(f"no look was planned at {n} items, only at {[look.items for look in looks]}")
 
 
+def planned_p(p_values: Sequence[float], *, sizes: Sequence[int]) -> float:
+    """P-value over all looks together: the smallest alpha under which a plan at these sizes has passed by now.
+
+    Args:
+        p_values: of "the loss is at least the margin" at each look so far, from the first.
+        sizes: items at every planned look, also those to come.
+
+    Raises:
+        ValueError: no p-value, more of them than sizes, one outside [0, 1]; sizes that do not rise.
+    """
+    planned_looks(sizes, alpha=0.5)
+    if not 0 < len(p_values) <= len(sizes) or not all(0 <= one <= 1 for one in p_values):
+        raise ValueError(f"expected 1 to {len(sizes)} p-values between 0 and 1, found {list(p_values)}")
+    shares = [size / sizes[-1] for size in sizes]
+    reached = [-float(special.ndtri(max(one, 1e-300))) * sqrt(share) for one, share in zip(p_values, shares, strict=False)]
+    if max(reached) <= 0:
+        return 1.0
+    return crossing_probability(shares, [max(reached) / sqrt(share) for share in shares])
+
+
 def crossing_probability(shares: Sequence[float], bounds: Sequence[float]) -> float:
     """Probability that a standard normal statistic reaches its bound at any look.
 
@@ -167,6 +187,17 @@ def anytime(losses: ArrayLike, *, margin: Number, alpha: float, bet: float) -> A
         upper=_anytime_upper(x, bets[0], limit, level, outcome == "pass"),
         level=level,
     )
+
+
+def anytime_p(losses: ArrayLike, *, margin: Number, bet: float) -> float:
+    """P-value of "the loss is at least the margin" that holds whenever one stops: 1 over the largest E so far, at most 1.
+
+    Raises:
+        ValueError: as `anytime`.
+    """
+    x, limit = _checked_losses(losses), float(checked_margin(margin))
+    highest = float(np.max(np.cumsum(np.log1p(_checked_bet(bet, limit) * (limit - x)))))
+    return exp(-max(highest, 0.0))
 
 
 def random_order(n: int, rng: np.random.Generator) -> Ints:

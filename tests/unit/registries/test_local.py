@@ -130,3 +130,14 @@ def test_the_report_is_found_beside_the_artifact() -> None:
     inside = tuple(replace(row, artifact_path=f"/r/{RUN_ID}/variants/v/model") for row in found.measurements)
     assert candidate_of(replace(found, measurements=inside), "int8").tags["report"] == f"file:///r/{RUN_ID}/report.html"
     assert candidate_of(found, "int8").tags["report"] == f"run {RUN_ID}"
+
+
+def test_a_waived_check_is_told_of_in_the_version() -> None:
+    """Whoever looks at a version sees by which waiver it passed; one without waivers says so."""
+    plain = report()
+    verdict = plain.verdicts[0]
+    because = "ana: known and accepted, until 2026-12-31"
+    waived = replace(verdict.checks[0], outcome="fail", waived_by=because)
+    lenient = replace(plain, verdicts=(replace(verdict, checks=(waived,)), *plain.verdicts[1:]))
+    assert candidate_of(plain, verdict.variant).tags["waivers"] == "none"
+    assert candidate_of(lenient, verdict.variant).tags["waivers"] == f"{waived.name}: fail, {because}"

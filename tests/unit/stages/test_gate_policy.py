@@ -31,8 +31,10 @@ from quantgate.records import (
     CheckRule,
     Decision,
     Evidence,
+    ItemEvidence,
     KLStatistics,
     Policy,
+    TextReading,
     VariantEvidence,
     Verdict,
     Waiver,
@@ -457,3 +459,81 @@ def test_distributions_alone_pass_nothing() -> None:
     """All three limits met and no quality check: a divergence says how much changed and not which way."""
     by = policy(P99, TOP1, CheckRule(kind="kl_mean", maximum=1.0), require_controls=False)
     assert verdict(decided(with_kl(), by)).outcome == "inconclusive"
+
+
+# ---------------------------------------------------------------------------------------------- over texts
+
+FAR = KLStatistics(
+    positions=20_000, mean=0.01, median=0.005, p99=0.2, maximum=0.9, top1_agreement=0.97, p999=0.6, rms_dp=0.031, standard_error=0.001
+)
+P999 = CheckRule(kind="kl_p999", maximum=0.7)
+RMS = CheckRule(kind="rms_probability_change", maximum=0.05)
+
+
+def reading(kl: KLStatistics | None = None, *, tokens: int = 200, sha256: str = "ab" * 32, why: str | None = None) -> TextReading:
+    """How a variant read a hundred texts."""
+    items = tuple(ItemEvidence(item_id=f"t{at}", loglikelihoods=(-3.0,), scored_tokens=tokens) for at in range(100))
+    return TextReading(
+        texts="books", sha256=sha256, items=items, slices=("all",) * 100, cut=0, tokens_per_text=512, kl=kl, why_no_kl=why
+    )
+
+
+def over_texts(variant: TextReading | None, base: TextReading | None = None) -> Evidence:
+    """The passing run, both having read the texts."""
+    return changed(changed(passing(), "float32", reading=base), "int8", reading=variant)
+
+
+@pytest.mark.parametrize(
+    ("rule", "kl", "outcome", "words"),
+    [
+        (P999, FAR, "pass", "differs from the reference by 0.600 nats or less at 999 of 1,000 tokens; at most 0.7 nats is allowed"),
+        (P999, replace(FAR, p999=0.701), "fail", "at most 0.7 nats is allowed"),
+        (P999, replace(FAR, p999=None, positions=9_999), "not_measured", "takes 10,000 tokens, and there are 9,999 positions of books"),
+        (P999, replace(FAR, p999=float("nan")), "not_measured", "not possible"),
+        (RMS, FAR, "pass", "changes the true next token's probability by 3.10 % (root mean square); at most 5 % is allowed"),
+        (RMS, replace(FAR, rms_dp=0.05), "pass", "at most 5 % is allowed"),
+        (RMS, replace(FAR, rms_dp=0.05001), "fail", "by 5.01 %"),
+        (RMS, replace(FAR, rms_dp=1.5), "not_measured", "by 1.5 is not possible"),
+        (RMS, replace(FAR, rms_dp=None), "not_measured", "after a prompt there is no true next token"),
+        (P99, FAR, "pass", "by 0.200 nats or less"),
+    ],
+)
+def test_limits_over_texts(rule: CheckRule, kl: KLStatistics, outcome: str, words: str) -> None:
+    """Where both read the texts, every check on distributions is taken there and named by them."""
+    one = check(decided(over_texts(reading(kl), reading()), policy(QUALITY, rule)), f"{rule.kind}/books")
+    assert (one.outcome, words in one.because) == (outcome, True), one.because
+
+
+@pytest.mark.parametrize(
+    ("variant", "base", "words"),
+    [
+        (None, reading(), "the variant did not read the texts books"),
+        (reading(FAR), None, "the reference did not read the texts books"),
+        (reading(FAR, sha256="cd" * 32), reading(), "did not read the same tokens"),
+        (reading(FAR, tokens=199), reading(), "did not read the same tokens"),
+        (reading(why="99 tokens are too few"), reading(), "is not known: 99 tokens are too few"),
+    ],
+)
+def test_texts_that_were_not_both_read_are_not_measured(variant: TextReading | None, base: TextReading | None, words: str) -> None:
+    """One side missing, another file, other tokens, or too few: the demand stays and blocks."""
+    decision = decided(over_texts(variant, base), policy(QUALITY, P99))
+    one = check(decision, "kl_p99/books")
+    assert (one.outcome, words in one.because) == ("not_measured", True), one.because
+    assert decision.outcome == "not_measured"
+
+
+def test_texts_do_not_answer_for_a_golden_set() -> None:
+    """A check that names a golden set is not measured in a run whose divergence was taken over texts."""
+    by = policy(QUALITY, replace(P99, golden_set="everyday"))
+    assert check(decided(over_texts(reading(FAR), reading()), by), "kl_p99/everyday").outcome == "not_measured"
+
+
+@pytest.mark.parametrize(("stage", "name"), [("read books", "kl_p99/books"), ("kl everyday", "kl_p99/everyday")])
+def test_nan_where_the_reference_was_finite_is_a_fail(stage: str, name: str) -> None:
+    """Our own session saw it, so it is shown; where the reference broke at the same stage nothing is known."""
+    found = over_texts(None, reading()) if stage.startswith("read") else passing()
+    broken = changed(found, "int8", failures=(failure("int8", stage, numerical=True),))
+    assert check(decided(broken, policy(QUALITY, P99)), name).outcome == "fail"
+    assert decided(broken, policy(QUALITY, P99)).outcome == "fail"
+    both = changed(broken, "float32", failures=(failure("float32", stage, numerical=True),))
+    assert check(decided(both, policy(QUALITY, P99)), name).outcome == "not_measured"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from evidence import FREED, QUALITY, decided, evidence, golden, known_bad, policy, reference, sheet, variant
-from quantgate.records import CheckRule, Policy, Waiver
+from quantgate.records import CheckRule, Policy, Sequential, Waiver
 from quantgate.stages import plan
 from quantgate.stats.paired import p_loss_at_least
 from quantgate.stats.power import items_needed, items_without_a_flip, power
@@ -118,3 +118,32 @@ def test_every_required_check_can_be_named_by_a_waiver(name: str) -> None:
 def test_an_advisory_slice_that_is_small_is_no_fault() -> None:
     """It is shown as not measured and blocks nothing."""
     assert plan.fault(policy(QUALITY, LOOK, minimum_items=150), (golden(),)) is None
+
+
+def test_noise_that_would_block_the_reference_is_named() -> None:
+    """Under 0.99 at the noise flip rate, enumerated at the controls' own level; at the default rate the same set is fine."""
+    question = plan.questions(policy(), (golden(),), 2)[0]
+    assert plan.why_noisy(question, policy()) is None
+    found = plan.why_noisy(question, policy(noise_flip_rate=0.1))
+    reached = power(n=200, flip_rate=0.1, margin=0.05, alpha=0.05)
+    assert found is not None and f"with probability {int(reached * 1000) / 1000:.3f} only" in found
+
+
+def test_early_looks_are_planned_for() -> None:
+    """Planned looks cost a little power; the anytime-valid mode costs more, and says when half have passed; the same every time."""
+    question = plan.questions(policy(), (golden(items=600),), 1)[0]
+    once, looks = policy(), policy(looks=3)
+    bet = policy(sequential=Sequential(bet=0.7))
+    chances = [plan.chance(question, by, 0.05, 0.05) for by in (once, looks, bet)]
+    assert chances[0] > chances[1] > 0.9 and chances == [plan.chance(question, by, 0.05, 0.05) for by in (once, looks, bet)]
+    found = plan.resolution(question, bet)
+    assert found.half_stop_by is not None and 60 < found.half_stop_by < 600
+    said = " ".join(line for one in plan.explain(bet, (golden(items=600),), 1) for line in (one.sentence, *one.lines))
+    assert "half have passed after" in said and "looked at after every item" in said
+    assert "the reference itself, with 0.5 % flipped by other batches" in said
+
+
+def test_unbounded_scores_cannot_be_planned_for() -> None:
+    """Nothing is known of how much they vary, and their margin is no share of items."""
+    rule = CheckRule(kind="quality", margin=3.0, scale="unbounded")
+    assert plan.questions(policy(rule), (golden(),), 1) == ()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,18 @@ from evidence import (
     reference,
     sheet,
 )
-from quantgate.records import CheckRule, Evidence, GoldenItem, GoldenSet, ItemEvidence, ModelSource, Policy, Report
+from quantgate.records import (
+    CheckRule,
+    Evidence,
+    GoldenItem,
+    GoldenSet,
+    ItemEvidence,
+    ItemScore,
+    ModelSource,
+    Policy,
+    Report,
+    TextReading,
+)
 from quantgate.rundir import encode
 from quantgate.stages import report
 
@@ -162,3 +174,57 @@ def test_severity_is_the_largest_move_of_one_choice_against_the_rest() -> None:
     row = next(one for one in built(found).flips if one.variant == "int8")
     assert (row.direction, row.severity) == ("regression", 0.5)
     assert loaded("x", weight_bytes=1, quantized=0).weight_bytes == 1 and CONDITIONS
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moved"),
+    [
+        ((-1.0, -3.0, -4.0), (-3.0, -2.5, -9.0), 2.5),  # led by 2, now behind by 0.5; the third choice's fall changes nothing
+        ((-1.0, -3.0, -4.0), (-2.0, -4.0, -5.0), 0.0),  # all fell alike: nothing moved
+        ((-3.0, -1.0), (-1.0, -3.0), 4.0),
+    ],
+)
+def test_a_flip_moves_as_far_as_the_lead_of_the_right_choice(
+    before: tuple[float, ...], after: tuple[float, ...], moved: float
+) -> None:
+    """Where the right choice is known, its lead over the best wrong one is what moved."""
+    item = GoldenItem(item_id="i", slice="s", prompt="p", metric="multiple_choice", choices=("a",) * len(before), answer=0)
+    left, right = (
+        ItemScore(item_id="i", slice="s", cluster=None, value=1.0, evidence=ItemEvidence(item_id="i", loglikelihoods=one))
+        for one in (before, after)
+    )
+    assert report._severity(left, right, item) == pytest.approx(moved)
+    wordless = replace(right, evidence=ItemEvidence(item_id="i", text="yes"))
+    assert report._severity(left, wordless, item) == 0.0
+
+
+def test_answers_that_say_nothing_are_counted_on_both_sides() -> None:
+    """Of answers in words: how many are empty and how many read like a refusal; of choices none, and not zero of some."""
+
+    def saying(one: Any, *texts: str) -> Any:
+        found = one.sheets[0]
+        said = [replace(item, evidence=replace(item.evidence, text=text)) for item, text in zip(found.items, texts, strict=False)]
+        return replace(one, sheets=(replace(found, items=(*said, *found.items[len(said) :])),))
+
+    base = saying(reference(), "Paris", " ")
+    other = saying(candidate(), "", "I cannot help with that.", "\u200b", "As an AI language model, I", "42")
+    rows = {row.variant: row for row in built(evidence(base, other, known_bad())).quality}
+    assert (rows["float32"].empty, rows["float32"].refusals) == (1, 0)
+    assert (rows["int8"].empty, rows["int8"].refusals) == (2, 2)
+
+
+def test_readings_stand_beside_the_reference() -> None:
+    """Perplexity of each, its ratio over the same tokens, and no ratio where the tokens differ."""
+
+    def read(nats: float, tokens: int = 50) -> TextReading:
+        items = (ItemEvidence(item_id="t", loglikelihoods=(-nats,), scored_tokens=tokens),)
+        return TextReading(texts="books", sha256="ab" * 32, items=items, slices=("all",), cut=1, tokens_per_text=64)
+
+    found = changed(changed(passing(), "float32", reading=read(100.0)), "int8", reading=read(110.0))
+    base, row = built(found).readings
+    assert (base.variant, base.ratio_to_reference) == ("float32", None)
+    assert row.perplexity == pytest.approx(math.exp(2.2))
+    assert row.ratio_to_reference == pytest.approx(math.exp(0.2))
+    assert (row.count, row.tokens, row.cut) == (1, 50, 1)
+    assert built(changed(found, "int8", reading=read(110.0, 51))).readings[1].ratio_to_reference is None
+    assert built(changed(found, "int8", reading=read(1e6))).readings[1].ratio_to_reference is None

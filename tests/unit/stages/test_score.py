@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quantgate.errors import EngineError
+from quantgate.errors import EngineError, OutOfMemory
 from quantgate.metrics.exact_match import ExactMatch
 from quantgate.metrics.multiple_choice import MultipleChoice
 from quantgate.records import BatchPlan, ChoiceLogProbs, GoldenItem, GoldenSet, Request, ScoreSheet, Step
@@ -74,7 +74,7 @@ def writes(**said: str) -> Any:
 
 
 def test_batches_stay_within_the_plan_and_hold_every_prompt_once() -> None:
-    """Longest first, ties in the set's order, rows and padded tokens within the plan, kinds of evidence apart."""
+    """Texts longest first, choices by their prompts, ties in the set's order, rows and tokens within the plan, kinds of evidence apart."""
     items = [choice(n, "x" * (n % 7 + 1)) for n in range(20)] + [text(n, "x" * (n % 5 + 1)) for n in range(11)]
     prompts = [
         Prompt(item=one, context=tuple(range(len(one.prompt))), continuations=((1,),) if one.choices else ())
@@ -84,19 +84,41 @@ def test_batches_stay_within_the_plan_and_hold_every_prompt_once() -> None:
     assert sorted(one.item.item_id for batch in made for one in batch) == sorted(one.item_id for one in items)
     for batch in made:
         assert len(batch) <= 5
-        assert len(batch) * max(one.tokens for one in batch) <= 24
+        padded = not batch[0].item.choices
+        cost = len(batch) * max(one.tokens for one in batch) if padded else sum(one.distinct_tokens for one in batch)
+        assert cost <= 24
         assert len({one.item.metric for one in batch}) == 1
-    first = [one.item.item_id for batch in made for one in batch if one.item.choices and one.tokens == 8]
-    assert first == ["c6", "c13"] and made[0][0].item.item_id == "c6"
+    order = [one.item.item_id for batch in made for one in batch]
+    assert order[:3] == ["c0", "c7", "c14"] and order[20:23] == ["t4", "t9", "t3"]
+
+
+def test_prompts_with_a_common_beginning_meet_in_a_batch() -> None:
+    """Two few-shot prefixes in turn: each batch holds one of them; by length, the older order, it would hold both."""
+    prompts = [
+        Prompt(item=choice(n), context=(1 + n % 2, 7, 7, *range(20, 20 + n)), continuations=((1,),)) for n in range(8)
+    ]
+    shared, by_size = (
+        [{one.context[0] for one in batch} for batch in batches(prompts, BatchPlan(max_rows=4, order=order), METRICS)]
+        for order in ("shared", "length")
+    )
+    assert shared == [{1}, {2}]
+    assert by_size == [{1, 2}, {1, 2}]
+
+
+def test_what_choices_share_is_counted_once() -> None:
+    """Context of 3, choices ab, ac and d: a is read once; the last token of each is only predicted."""
+    prompt = Prompt(item=choice(0), context=(1, 2, 3), continuations=((5, 6), (5, 7), (8,)))
+    assert (prompt.distinct_tokens, prompt.tokens) == (4, 5)
 
 
 def test_a_prompt_longer_than_the_budget_has_a_batch_of_its_own() -> None:
     """It is neither dropped nor cut."""
-    prompts = [Prompt(item=choice(n), context=(1,) * size, continuations=((1,),)) for n, size in enumerate((50, 3, 3))]
-    assert [[one.item.item_id for one in batch] for batch in batches(prompts, BatchPlan(token_budget=10), METRICS)] == [
-        ["c0"],
-        ["c1", "c2"],
-    ]
+    for make in (choice, text):
+        sizes = enumerate((50, 3, 3))
+        continuations = ((1,),) if make is choice else ()
+        prompts = [Prompt(item=make(n), context=(9 - n,) * size, continuations=continuations) for n, size in sizes]
+        made = [[one.item.item_id[1:] for one in batch] for batch in batches(prompts, BatchPlan(token_budget=14), METRICS)]
+        assert sorted(made) == [["0"], ["1", "2"]] or sorted(made) == [["0"], ["2", "1"]]
 
 
 def test_items_come_back_in_the_sets_order() -> None:
@@ -108,7 +130,9 @@ def test_items_come_back_in_the_sets_order() -> None:
     )
     assert [one.item_id for one in sheet.items] == ["c0", "c1", "c2"]
     assert sheet.first_prompt == "short"
-    assert set(sheet.conditions) == {"bos", "device", "driver", "threads", "tokenizer"}
+    assert set(sheet.conditions) == {
+        "bos", "boundary_merges", "device", "driver", "layout", "template", "threads", "tokenizer"
+    }  # fmt: skip
 
 
 def test_an_overlong_prompt_is_refused_before_any_work() -> None:
@@ -218,3 +242,87 @@ def test_a_prompt_or_choice_without_tokens_is_refused() -> None:
         run([text(0, "")], Scripted(tokenizer=CharTokenizer(bos=0)))
     with pytest.raises(EngineError, match="a choice has no tokens"):
         run([choice(0, choices=("", "b"), template="chat")], Scripted(logprobs=by_length))
+
+
+# ---------------------------------------------------------------------------------------------- memory
+
+
+def cramped(limit_tokens: int, asked: list[int]) -> Scripted:
+    """A model of -1.0 a token that has no memory for more prompt tokens than that in one batch."""
+
+    def logprobs(contexts: Sequence[tuple[int, ...]], continuations: Any) -> Iterator[ChoiceLogProbs]:
+        asked.append(len(contexts))
+        if sum(map(len, contexts)) > limit_tokens:
+            raise OutOfMemory("no more")
+        yield from by_length(contexts, continuations)
+
+    return Scripted(logprobs=logprobs)
+
+
+def test_out_of_memory_halves_the_budget_and_scores_everything_again() -> None:
+    """Two items first fit, then four do not: the sheet carries the smaller plan, and every item was scored under it."""
+    asked: list[int] = []
+    items = [choice(n, "abc"[n % 3] * (n + 1)) for n in range(8)]
+    sheet = run(items, cramped(20, asked), BatchPlan(token_budget=64))
+    assert sheet.batch_plan == BatchPlan(token_budget=16)
+    assert all(one.value is not None for one in sheet.items)
+    assert sum(asked[asked.index(8) + 1 :]) >= len(items)
+    prompts = [Prompt(item=one, context=tuple(map(ord, "^" + one.prompt)), continuations=((1, 1),) * 2) for one in items]
+    plan = [len(batch) for batch in batches(prompts, sheet.batch_plan, METRICS)]
+    assert asked[-len(plan) :] == plan
+
+
+def test_out_of_memory_with_one_item_is_the_end() -> None:
+    """Nothing smaller is left to try; the error of the engine says what happened, and nothing is scored in part."""
+    asked: list[int] = []
+    with pytest.raises(OutOfMemory):
+        run([choice(0, "x" * 9), choice(1, "y")], cramped(5, asked), BatchPlan(token_budget=64))
+    assert asked.count(2) == 1
+
+
+# ---------------------------------------------------------------------------------------------- templates
+
+
+class Chatting(CharTokenizer):
+    """Has a chat template: a colon on either side."""
+
+    has_template = True
+
+    def render(self, item: GoldenItem) -> str:
+        raw = item.template == "raw"
+        return item.prompt if raw else f":{item.prompt}:"
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "named", "seen", "chosen"),
+    [
+        (Chatting(), "auto", ":q:", "chat"),
+        (Chatting(), "raw", "q", "raw"),
+        (CharTokenizer(), "auto", "q", "raw"),
+    ],
+)
+def test_the_template_follows_the_model_where_the_item_names_none(tokenizer: Any, named: Any, seen: str, chosen: str) -> None:
+    """Chat for a model with a template, raw for one without; which it was is a condition of the score."""
+    sheet = run([choice(0, template=named)], Scripted(logprobs=by_length, tokenizer=tokenizer))
+    assert (sheet.first_prompt, sheet.conditions["template"]) == (seen, chosen)
+    # After a raw prompt a choice is " a", two ids; a chat template ends in its own separator.
+    assert sheet.items[0].evidence.loglikelihoods[0] == (-1.0 if chosen == "chat" else -2.0)
+
+
+def test_items_of_two_templates_say_so() -> None:
+    """Both names, in one order."""
+    sheet = run([choice(0), choice(1, template="chat")], Scripted(logprobs=by_length, tokenizer=Chatting()))
+    assert sheet.conditions["template"] == "chat and raw"
+
+
+def test_b52_choices_that_are_encoded_alone_are_counted() -> None:
+    """A merge across the join is no error and no silence: the sheet's conditions say how many choices it was."""
+
+    class Pairs(CharTokenizer):
+        """Merges q and a space into one id."""
+
+        def encode(self, text: str, *, add_bos: bool) -> tuple[int, ...]:
+            return super().encode(text.replace("q ", "Q"), add_bos=add_bos)
+
+    assert run([choice(0)], Scripted(logprobs=by_length, tokenizer=Pairs())).conditions["boundary_merges"] == 2
+    assert run([choice(0)], Scripted(logprobs=by_length)).conditions["boundary_merges"] == 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from quantgate.stats.clusters import clustered_loss
+from quantgate.stats.clusters import clustered_loss, membership
 from quantgate.stats.tango import tango_interval
 
 
@@ -15,7 +15,7 @@ def test_counts_and_effective_clusters() -> None:
 
 
 def test_few_clusters_with_a_flip_take_the_largest_design_effect() -> None:
-    """Under ten clusters with a flip: deff = sum(size^2) / n and df = G_eff - 1."""
+    """Under five clusters with a flip: deff = sum(size^2) / n and df = G_eff - 1."""
     losses, ids = np.zeros(120), np.repeat(np.arange(30), 4)
     losses[0] = 1
     found = clustered_loss(losses, ids)
@@ -29,7 +29,7 @@ def test_the_jackknife_design_effect_of_copies_is_the_cluster_size() -> None:
     one_each = rng.choice([1.0, 0.0, -1.0], p=[0.2, 0.7, 0.1], size=200)
     found = clustered_loss(np.repeat(one_each, 5), np.repeat(np.arange(200), 5))
     assert found.design_effect == pytest.approx(5.0, rel=0.01)
-    assert found.degrees_of_freedom == min(200, found.clusters_with_flip) - 1
+    assert found.degrees_of_freedom == 199
 
 
 def test_independent_items_cost_nothing_but_degrees_of_freedom() -> None:
@@ -39,6 +39,32 @@ def test_independent_items_cost_nothing_but_degrees_of_freedom() -> None:
     tango, bounds = tango_interval(b=8, c=6, n=300, level=0.9), found.bounds(0.05)
     assert found.design_effect == pytest.approx(1.0)
     assert bounds.lower < tango.lower < tango.upper < bounds.upper
+
+
+def test_flips_apart_may_hide_a_correlation_of_three_tenths() -> None:
+    """Twelve flips in twelve clusters of 5 show none, but 2.4 clusters' worth of flips do not rule 0.3 out."""
+    losses, ids = np.zeros(500), np.repeat(np.arange(100), 5)
+    losses[:60:5] = np.tile([1.0, -1.0], 6)
+    assert clustered_loss(losses, ids).design_effect == pytest.approx(1 + 4 * 0.3)
+
+
+def test_many_flips_apart_rule_most_of_a_correlation_out() -> None:
+    """One flip in each of 400 clusters of 5: had 80 clusters' worth come together, ten in a hundred samples show none of 2.3."""
+    losses, ids = np.zeros(2_000), np.repeat(np.arange(400), 5)
+    losses[::5] = np.tile([1.0, -1.0], 200)
+    assert clustered_loss(losses, ids).design_effect == pytest.approx(1 + 4 * np.log(10) / 80, abs=1e-3)
+
+
+def test_what_is_seen_together_counts_in_full() -> None:
+    """Six clusters of 5 lost whole among 100: correlation 1, however few."""
+    found = clustered_loss(np.repeat([1.0, 0.0], [30, 470]), np.repeat(np.arange(100), 5))
+    assert found.design_effect == pytest.approx(5.0, rel=0.02)
+
+
+def test_clusters_of_one_are_independent_items() -> None:
+    """Whatever bound the correlation has, nothing shares a cluster."""
+    losses = np.array([1.0] * 3 + [-1.0] * 2 + [0.0] * 295)
+    assert clustered_loss(losses, np.arange(300)).design_effect == pytest.approx(1.0)
 
 
 def test_without_a_flip_there_is_still_a_width() -> None:
@@ -77,6 +103,12 @@ def test_an_estimate_at_the_margin_shows_nothing() -> None:
     losses = np.array([1.0] * 10 + [0.0] * 190)
     found = clustered_loss(losses, np.arange(200))
     assert (found.p_at_least(0.05), found.p_at_most(0.05)) == (1.0, 1.0)
+
+
+def test_clusters_are_numbered_in_order_of_appearance() -> None:
+    """Names and an array of whole numbers alike."""
+    names = [7, 3, 7, -1, 3]
+    assert membership(names, 5).tolist() == membership(np.array(names), 5).tolist() == [0, 1, 0, 2, 1]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quantgate.stats.graded import bca_bounds, decide_scores, mean_over_repeats
+from quantgate.stats.graded import bca_bounds, decide_scores, mean_over_repeats, scores_needed
 from quantgate.stats.noninferiority import decide_clustered, decide_graded, decide_paired
 
 
@@ -188,3 +188,12 @@ def test_bad_input_is_refused(losses: list[float], options: dict[str, object], m
     """Nothing, impossible losses and impossible limits raise."""
     with pytest.raises(ValueError, match=message):
         decide_scores(**{"losses": losses, "margin": 0.03, "alpha": 0.05, **options})  # type: ignore[arg-type]
+
+
+def test_items_needed_follow_from_how_losses_vary() -> None:
+    """(1.645 + 0.842)^2 times the variance over the squared margin; none near the margin, or where nothing varies."""
+    x = np.random.default_rng(0).normal(0, 0.2, 500)
+    wanted = (1.6449 + 0.8416) ** 2 * x.var(ddof=1) / 0.03**2
+    assert scores_needed(losses=x, margin=0.03, alpha=0.05, power=0.8) == pytest.approx(wanted, rel=0.01)
+    assert scores_needed(losses=x, margin=0.03, true_loss=0.025, alpha=0.05, power=0.8) is None
+    assert scores_needed(losses=[0.1] * 30, margin=0.03, alpha=0.05, power=0.8) is None

@@ -5,7 +5,13 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from quantgate.stats.noninferiority import assay_sensitive, decide_clustered, decide_graded, decide_paired
+from quantgate.stats.noninferiority import (
+    assay_sensitive,
+    assay_sensitive_scores,
+    decide_clustered,
+    decide_graded,
+    decide_paired,
+)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +119,15 @@ def test_assay_refuses_what_cannot_be() -> None:
         assay_sensitive(right=5, n=10, chance=1, margin=0.01)
     with pytest.raises(ValueError, match="k = 11"):
         assay_sensitive(right=11, n=10, chance=0, margin=0.01)
+
+
+def test_assay_of_scores_is_that_of_counts_where_sums_are_whole() -> None:
+    """140 right of 200 and 200 scores of 0.7 have the same bound; what is not among the scores counts as nothing."""
+    whole = assay_sensitive(right=140, n=200, chance=0.25, margin=0.05)
+    graded = assay_sensitive_scores(scores=[0.7] * 200, n=200, chance=0.25, margin=0.05)
+    assert graded.lower == pytest.approx(whole.lower, abs=1e-9)
+    assert assay_sensitive_scores(scores=[0.7] * 100, n=200, chance=0.0, margin=0.05).accuracy == pytest.approx(0.35)
+    assert not assay_sensitive_scores(scores=[], n=200, chance=0.0, margin=0.05).sensitive
+    for odd in ([1.2], [float("nan")], [0.5] * 201):
+        with pytest.raises(ValueError, match="scores between 0 and 1"):
+            assay_sensitive_scores(scores=odd, n=200, chance=0.0, margin=0.05)

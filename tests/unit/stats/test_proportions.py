@@ -2,7 +2,7 @@
 
 import pytest
 
-from quantgate.stats.proportions import clopper_pearson, mcnemar_exact
+from quantgate.stats.proportions import clopper_pearson, mcnemar_exact, standard_error, wilson
 
 
 @pytest.mark.parametrize(("b", "c", "expected"), [(10, 5, 0.15088), (9, 0, 0.001953), (0, 0, 1.0), (0, 9, 1.0)])
@@ -47,3 +47,27 @@ def test_clopper_pearson_refuses_levels_outside_zero_one(alpha: float) -> None:
     """A level outside the open interval (0, 1) is refused."""
     with pytest.raises(ValueError, match="alpha"):
         clopper_pearson(k=1, n=5, alpha=alpha)
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "lower", "upper"), [(5, 10, 0.2366, 0.7634), (0, 20, 0.0, 0.1611), (20, 20, 0.8389, 1.0), (1, 1, 0.2065, 1.0)]
+)
+def test_wilson_95_percent(k: int, n: int, lower: float, upper: float) -> None:
+    """Textbook values; mirrored for the other outcome; the ends are exact at none and all."""
+    found, mirrored = wilson(k=k, n=n, alpha=0.05), wilson(k=n - k, n=n, alpha=0.05)
+    assert (found.lower, found.upper) == (pytest.approx(lower, abs=1e-4), pytest.approx(upper, abs=1e-4))
+    assert (1 - mirrored.upper, 1 - mirrored.lower) == (pytest.approx(found.lower), pytest.approx(found.upper))
+
+
+@pytest.mark.parametrize("bad", [{"k": 3, "n": 2}, {"k": -1, "n": 2}, {"k": 0, "n": 0}])
+def test_wilson_refuses_impossible_counts(bad: dict[str, int]) -> None:
+    """More right than there are, fewer than none, none at all."""
+    with pytest.raises(ValueError):
+        wilson(**bad, alpha=0.05)
+
+
+def test_a_standard_error_needs_two_items() -> None:
+    """None of one item or none, zero where all are alike; impossible counts are refused."""
+    assert [standard_error(k=0, n=0), standard_error(k=1, n=1), standard_error(k=3, n=3)] == [None, None, 0.0]
+    with pytest.raises(ValueError, match="k must not exceed n"):
+        standard_error(k=2, n=1)

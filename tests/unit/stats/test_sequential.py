@@ -9,10 +9,12 @@ from scipy import special
 from quantgate.stats.noninferiority import decide_paired
 from quantgate.stats.sequential import (
     anytime,
+    anytime_p,
     crossing_probability,
     decide_planned,
     growth_bet,
     planned_looks,
+    planned_p,
     random_order,
     simulated_stops,
 )
@@ -188,3 +190,28 @@ def test_bets_without_sense_are_refused(wrong: dict[str, float]) -> None:
     """No flips, a loss at the margin, rates out of range."""
     with pytest.raises(ValueError, match=r"expected|margin"):
         growth_bet(**{"flip_rate": 0.05, "margin": 0.03, **wrong})
+
+
+@pytest.mark.parametrize("p_values", [[], [0.5] * 4, [1.2], [-0.1]])
+def test_a_p_value_over_looks_needs_those_so_far(p_values: list[float]) -> None:
+    """None, more than planned, or what is no probability raises."""
+    with pytest.raises(ValueError, match="expected 1 to 3 p-values"):
+        planned_p(p_values, sizes=[100, 200, 300])
+
+
+def test_the_p_value_over_looks_is_where_the_plan_just_passes() -> None:
+    """At alpha just above it one of the looks is reached, just below none; evidence of nothing gives 1."""
+    seen, sizes = [0.2, 0.012, 0.03], [100, 200, 300]
+    p = planned_p(seen, sizes=sizes)
+    for alpha, passes in ((p + 1e-6, True), (p - 1e-6, False)):
+        assert any(one <= look.level for one, look in zip(seen, planned_looks(sizes, alpha=alpha), strict=True)) == passes
+    assert planned_p([0.7], sizes=sizes) == 1.0
+
+
+def test_the_anytime_p_value_is_one_over_the_largest_e() -> None:
+    """It agrees with the decision at any alpha, and is 1 where nothing speaks against the margin."""
+    x = [0.0] * 150 + [1.0] + [0.0] * 20
+    p = anytime_p(x, margin=0.05, bet=0.9)
+    assert anytime(x, margin=0.05, alpha=p * 1.001, bet=0.9).outcome == "pass"
+    assert anytime(x, margin=0.05, alpha=p * 0.999, bet=0.9).outcome == "inconclusive"
+    assert anytime_p([1.0, 1.0], margin=0.05, bet=0.9) == 1.0

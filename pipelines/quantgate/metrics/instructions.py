@@ -1,0 +1,89 @@
+"""Instructions that a program can check: length, words that must or must not appear, form. All of an item's must hold.
+
+Words are counted between white space, so a script without blanks is measured in characters (code points of the text in
+NFC, white space at its ends apart). Words to hold or to avoid are looked for anywhere in the text, case folded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from quantgate.golden_keys import BUILT_IN
+from quantgate.metrics.scored import Grade
+from quantgate.metrics.text import TextMetric
+from quantgate.records import GoldenItem, MetricInfo
+
+_BULLET = re.compile(r"^\s*(?:[-*+\u2022]|[0-9]+[.)])\s+\S", flags=re.MULTILINE)
+
+_RULES: Mapping[str, Callable[[str, Any], bool]] = {
+    "min_words": lambda text, least: len(text.split()) >= least,
+    "max_words": lambda text, most: len(text.split()) <= most,
+    "min_characters": lambda text, least: len(text) >= least,
+    "max_characters": lambda text, most: len(text) <= most,
+    "contains": lambda text, every: all(_folded(one) in _folded(text) for one in every),
+    "excludes": lambda text, every: not any(_folded(one) in _folded(text) for one in every),
+    "starts_with": lambda text, start: _folded(text).startswith(_folded(start)),
+    "ends_with": lambda text, end: _folded(text).endswith(_folded(end)),
+    "bullets": lambda text, wanted: len(_BULLET.findall(text)) == wanted,
+    "no_comma": lambda text, wanted: ("," not in text) is wanted,
+    "json": lambda text, wanted: _is_json(text) is wanted,
+}
+
+
+class Instructions(TextMetric):
+    """1 where every instruction of the item holds, else 0."""
+
+    info = MetricInfo(
+        name="instructions",
+        unit="share of items",
+        higher_is_better=True,
+        needs="text",
+        definition=(
+            "1 where all of the item's instructions hold (words, characters, words to hold or avoid with case folded, start, end, "
+            "number of bullets, no comma, JSON), white space at the ends apart, else 0; an empty text holds none"
+        ),
+    )
+    keys = BUILT_IN["instructions"]
+
+    def expected(self, item: GoldenItem) -> str:
+        return "; ".join(f"{name}: {_written(value)}" for name, value in item.options.items())
+
+    def why_unfit(self, item: GoldenItem) -> str | None:
+        """Instructions that no text can follow."""
+        for unit in ("words", "characters"):
+            least, most = item.options.get(f"min_{unit}"), item.options.get(f"max_{unit}")
+            if isinstance(least, int) and isinstance(most, int) and least > most:
+                return f"options.min_{unit} is {least} and options.max_{unit} is {most}, so no text can follow both"
+        return None
+
+    def grade(self, item: GoldenItem, text: str) -> Grade:
+        """Try every instruction. Raises ``ValueError`` where the item has none."""
+        if not item.options:
+            raise ValueError(f"item {item.item_id!r} has no instructions to check")
+        bare = unicodedata.normalize("NFC", text).strip()
+        broken = [name for name, wanted in item.options.items() if not (bare and _RULES[name](bare, wanted))]
+        return Grade(value=float(not broken), answered=bare, expected=self.expected(item))
+
+
+def _written(value: object) -> str:
+    return ", ".join(map(repr, value)) if isinstance(value, tuple) else str(value)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold()).strip()
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _no_number(token: str) -> object:
+    raise ValueError(f"{token} is no JSON number")
