@@ -38,13 +38,15 @@ def tokenizer(*, adds_bos: bool = False, chat_template: str | None = CHAT_TEMPLA
     return wrapped
 
 
-def llama(folder: Path, *, kv_heads: int = 2, tied: bool = True, seed: int = 0, adds_bos: bool = False) -> Path:
+def llama(
+    folder: Path, *, kv_heads: int = 2, tied: bool = True, seed: int = 0, adds_bos: bool = False, intermediate: int = 128
+) -> Path:
     """Save a random Llama of 2 layers, hidden 64, 4 heads; weights larger than usual, so that logits differ clearly."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=64,
-        intermediate_size=128,
+        intermediate_size=intermediate,
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=kv_heads,
@@ -54,7 +56,7 @@ def llama(folder: Path, *, kv_heads: int = 2, tied: bool = True, seed: int = 0, 
         bos_token_id=BOS_ID,
         eos_token_id=EOS_ID,
     )
-    return _saved(LlamaForCausalLM(config), folder, adds_bos=adds_bos)
+    return saved(LlamaForCausalLM(config), folder, adds_bos=adds_bos)
 
 
 def gpt2(folder: Path, *, seed: int = 0) -> Path:
@@ -70,10 +72,11 @@ def gpt2(folder: Path, *, seed: int = 0) -> Path:
         bos_token_id=BOS_ID,
         eos_token_id=EOS_ID,
     )
-    return _saved(GPT2LMHeadModel(config), folder, adds_bos=False)
+    return saved(GPT2LMHeadModel(config), folder, adds_bos=False)
 
 
-def _saved(model: Any, folder: Path, *, adds_bos: bool) -> Path:
+def saved(model: Any, folder: Path, *, adds_bos: bool = False) -> Path:
+    """Save a model with the tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     model.eval().save_pretrained(folder)
     tokenizer(adds_bos=adds_bos).save_pretrained(folder)
@@ -105,7 +108,7 @@ def wide_llama(folder: Path) -> Path:
         vocab_size=VOCABULARY, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=512, tie_word_embeddings=True,
     )  # fmt: skip
-    return _saved(LlamaForCausalLM(config), folder, adds_bos=False)
+    return saved(LlamaForCausalLM(config), folder, adds_bos=False)
 
 
 def fat_cache_llama(folder: Path) -> Path:
@@ -115,4 +118,4 @@ def fat_cache_llama(folder: Path) -> Path:
         vocab_size=VOCABULARY, hidden_size=512, intermediate_size=64, num_hidden_layers=8, num_attention_heads=8,
         num_key_value_heads=8, max_position_embeddings=512, tie_word_embeddings=True, bos_token_id=BOS_ID, eos_token_id=EOS_ID,
     )  # fmt: skip
-    return _saved(LlamaForCausalLM(config), folder, adds_bos=False)
+    return saved(LlamaForCausalLM(config), folder, adds_bos=False)

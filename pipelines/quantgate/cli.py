@@ -33,6 +33,7 @@ EPILOG = f"""start here:
   quantgate promote RUN                      move the alias to the variant that passed
   quantgate compare RUN_A RUN_B              what moved between two stored runs
   quantgate policy explain FILE              what a policy demands, and what golden sets can resolve under it
+  quantgate cache list                       what the cache holds; verify it, or prune it
   quantgate golden check PATH                what is wrong or doubtful in a golden set, with file, line and key
   quantgate golden add SET --from FILE --reason TEXT
                                              make the next version of a golden set, logged
@@ -116,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_promote(commands)
     _add_compare(commands)
     _add_policy(commands)
+    _add_cache(commands)
     golden_cli.register(commands, _add)
     ceiling_command.add(commands, _add, print)
     plan_command.add(commands, _add, print)
@@ -241,6 +243,16 @@ def _add_policy(commands: Any) -> None:
     )
     text = "print the JSON Schema of policy files, for editors"
     _add(actions, "schema", _policy_schema, text, "quantgate policy schema > policy.schema.json")
+
+
+def _add_cache(commands: Any) -> None:
+    parser = _add(commands, "cache", _cache, "list, verify or prune the artifacts that runs keep", "quantgate cache list")
+    parser.add_argument(
+        "action", choices=("list", "verify", "prune"), help="list: by record. verify: read every byte. prune: remove what is not whole"
+    )
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="the cache (default: as a config without 'cache' has it)")
+    parser.add_argument("--older-than-days", type=float, metavar="N", help="prune: whole artifacts built longer ago go too")
+    parser.add_argument("--json", action="store_true", help="print entries as JSON instead")
 
 
 def _add_ui(commands: Any) -> None:
@@ -410,6 +422,22 @@ def _policy_explain(arguments: argparse.Namespace) -> int:
 def _policy_schema(arguments: argparse.Namespace) -> int:
     print(_quantgate("config").policy_schema_text(), end="")
     return 0
+
+
+def _cache(arguments: argparse.Namespace) -> int:
+    caching, errors = _quantgate("caching"), _quantgate("errors")
+    days = arguments.older_than_days
+    if days is not None and (arguments.action != "prune" or not days >= 0):
+        raise errors.UsageError("--older-than-days is for prune, and a number of at least 0")
+    cache = arguments.cache or _quantgate("config").default_cache()
+    if arguments.action == "prune":
+        seconds = None if days is None else days * 86400
+        found = caching.prune(cache, older_than_s=seconds, now_s=import_module("time").time())
+    else:
+        found = caching.entries(cache, check=arguments.action == "verify")
+    print(caching.as_json(found) if arguments.json else caching.table(found, cache))
+    bad = [one for one in found if one.state not in ("whole", "in use")]
+    return 4 if bad and arguments.action == "verify" else 0
 
 
 def _ui(arguments: argparse.Namespace) -> int:

@@ -28,6 +28,7 @@ from quantgate.records import (
     NEVER_WAIVED,
     BatchPlan,
     Better,
+    Calibration,
     CheckRule,
     DatasetSource,
     DeviceConfig,
@@ -50,6 +51,9 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 UNCORRECTED = "'require: any' with 'correction: none' gives {0} candidates {0} uncorrected chances to pass; use holm"
 KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+CALIBRATED = frozenset({"gptq"})
+"""Quantizers that the run's calibration set goes to; any other gets one where its variant names it."""
+CHECKPOINT = "checkpoint"
 LIMITS: Mapping[str, tuple[str, ...]] = {
     "quality": ("margin",),
     "perplexity_ratio": ("maximum",),
@@ -140,6 +144,20 @@ class _Device(_Section):
         return {"kind": found} if isinstance(found, str) else found
 
 
+class _Calibration(_Section):
+    """Texts for quantizers that learn from some: ``file``, or ``dataset`` with its revision (a folder or file needs none)."""
+
+    name: Annotated[str, Field(pattern=NAME)] | None = None
+    file: str | None = None
+    dataset: str | None = None
+    config: str | None = None
+    revision: str | None = None
+    split: Annotated[str, Field(min_length=1)] = "train"
+    column: Annotated[str, Field(min_length=1)] = "text"
+    tokens: Count = 8192
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
 class _Variant(_Section):
     name: Annotated[str, Field(pattern=NAME)]
     quantizer: str
@@ -148,6 +166,8 @@ class _Variant(_Section):
     granularity: Annotated[str, Field(pattern=r"^(tensor|channel|group:[1-9][0-9]*)$")] = "tensor"
     options: dict[str, Scalar] = {}
     python: str | None = None
+    calibration: _Calibration | None = None
+    measure: Literal["all", "quality"] = "all"
 
 
 class _Workload(_Section):
@@ -235,6 +255,7 @@ class _Run(_Section):
     policy: str
     workload: _Workload = _Workload()
     scoring: _Scoring = _Scoring()
+    calibration: _Calibration | None = None
     divergence: _Divergence | None = None
     out: str = "../reports"
     cache: str | None = None
@@ -363,6 +384,7 @@ def load_run(path: Path) -> RunConfig:
     base = path.resolve().parent
     _check_sources(raw, document)
     _check_variants(raw, document, base)
+    _check_calibration(raw, document)
     _check_names(raw, document)
     _check_provenance(raw, document)
     _check_golden_sets(raw, document)
@@ -377,7 +399,7 @@ def load_run(path: Path) -> RunConfig:
         device=_device(raw.device, document),
         engine=raw.engine,
         executor=raw.executor,
-        variants=tuple(_variant(one, base) for one in raw.variants),
+        variants=tuple(_variant(one, base, raw.calibration) for one in raw.variants),
         golden_sets=tuple(_golden_set(one, base) for one in raw.golden_sets),
         policy_path=policy_path,
         policy=policy,
@@ -469,8 +491,11 @@ def _resolve(base: Path, text: str) -> Path:
 
 
 def _cache(text: str | None, base: Path) -> Path:
-    if text is not None:
-        return _resolve(base, text)
+    return default_cache() if text is None else _resolve(base, text)
+
+
+def default_cache() -> Path:
+    """Where artifacts and results are kept for later runs: ``QUANTGATE_CACHE``, else the user's cache folder."""
     if configured := os.environ.get("QUANTGATE_CACHE"):
         return Path(configured).expanduser().resolve()
     root = os.environ.get("XDG_CACHE_HOME")
@@ -547,15 +572,43 @@ def _size_bytes(value: str | int | float, document: _Document, where: tuple[str 
     return size
 
 
-def _variant(raw: _Variant, base: Path) -> Variant:
+def _variant(raw: _Variant, base: Path, shared: _Calibration | None) -> Variant:
+    calibration = raw.calibration or (shared if raw.quantizer in CALIBRATED else None)
     return Variant(
         name=raw.name,
         quantizer=raw.quantizer,
         role=raw.role,
         weight_bits=raw.bits,
         granularity=raw.granularity,
-        options=raw.options,
-        interpreter=None if raw.python is None else str(_resolve(base, raw.python)),
+        options=_options(raw, base),
+        interpreter=None if raw.python is None else str(_interpreter(base, raw.python)),
+        calibration=None if calibration is None else _calibration(calibration, base),
+        measure=raw.measure,
+    )
+
+
+def _options(raw: _Variant, base: Path) -> dict[str, Scalar]:
+    """The options, with the path of a ready checkpoint made absolute."""
+    path = raw.options.get("path")
+    if raw.quantizer != CHECKPOINT or not isinstance(path, str):
+        return raw.options
+    return {**raw.options, "path": str(_resolve(base, path))}
+
+
+def _interpreter(base: Path, text: str) -> Path:
+    """The interpreter's path as given: a virtual environment is known by the place of its link, not by what it points to."""
+    return Path(os.path.abspath(base / Path(text).expanduser()))  # noqa: PTH100 - `resolve` would follow the link
+
+
+def _calibration(raw: _Calibration, base: Path) -> Calibration:
+    """A dataset that is a folder or file here gets its path made absolute."""
+    local = raw.dataset is not None and raw.dataset.startswith((".", "/", "~"))
+    source = raw.file or raw.dataset or ""
+    return Calibration(
+        name=raw.name or Path(source).stem,
+        path=None if raw.file is None else str(_resolve(base, raw.file)),
+        dataset=str(_resolve(base, raw.dataset)) if local and raw.dataset is not None else raw.dataset,
+        **raw.model_dump(include={"config", "revision", "split", "column", "tokens", "seed"}),
     )
 
 
@@ -608,11 +661,32 @@ def _check_variants(raw: _Run, document: _Document, base: Path) -> None:
             ("variants", references[0], "bits"), "the reference is the unquantized model and has no 'bits'"
         )
     for index, variant in enumerate(raw.variants):
-        if variant.python is not None and not _resolve(base, variant.python).is_file():
-            what = f"there is no interpreter {_resolve(base, variant.python)}"
+        if variant.python is not None and not _interpreter(base, variant.python).is_file():
+            what = f"there is no interpreter {_interpreter(base, variant.python)}"
             raise document.error(("variants", index, "python"), what)
+    if raw.variants[references[0]].measure != "all":
+        what = "the reference is measured in full: every other figure is compared with its own"
+        raise document.error(("variants", references[0], "measure"), what)
     if not any(variant.role == "candidate" for variant in raw.variants):
         raise document.error(("variants",), "no variant has 'role: candidate': there is nothing to promote")
+
+
+def _check_calibration(raw: _Run, document: _Document) -> None:
+    """Every set that is named can be found again, and whoever needs one has one."""
+    named: list[tuple[tuple[str | int, ...], _Calibration | None]] = [(("calibration",), raw.calibration)]
+    named += [(("variants", index, "calibration"), one.calibration) for index, one in enumerate(raw.variants)]
+    for where, one in named:
+        if one is None:
+            continue
+        if (one.file is None) == (one.dataset is None):
+            raise document.error(where, "a calibration set needs exactly one of file and dataset")
+        if one.dataset is not None and not one.dataset.startswith((".", "/", "~")) and one.revision is None:
+            what = "a calibration dataset needs 'revision': the commit that is meant, so that it can be found again"
+            raise document.error((*where, "dataset"), what)
+    for index, variant in enumerate(raw.variants):
+        if variant.quantizer in CALIBRATED and variant.calibration is None and raw.calibration is None:
+            what = f"quantizer '{variant.quantizer}' learns from texts: add 'calibration' with a file, for the run or for this variant"
+            raise document.error(("variants", index, "quantizer"), what)
 
 
 def _check_texts(raw: _Run, document: _Document, base: Path) -> None:

@@ -81,8 +81,8 @@ def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...
 
 
 def _is_filled(variant: Variant) -> bool:
-    """Controls are scored and nothing else."""
-    return variant.role in ("reference", "candidate")
+    """Controls are scored and nothing else, and so is a variant of which only its quality is asked."""
+    return variant.role in ("reference", "candidate") and variant.measure == "all"
 
 
 _is_timed = _is_filled
@@ -154,7 +154,10 @@ class _Lazy:
         """The loaded variant, opened once."""
         if self._opened is None:
             config, artifact = self._work.config, self._work.evidence[self._variant.name].artifact
-            self._opened = self.ask("open", Opened, artifact=artifact, engine=config.engine, device=config.device)
+            scoring_only = not _is_filled(self._variant)
+            self._opened = self.ask(
+                "open", Opened, artifact=artifact, engine=config.engine, device=config.device, scoring_only=scoring_only
+            )
         return self._opened
 
     def _started(self) -> Worker:
@@ -204,12 +207,25 @@ def _machine(work: Run) -> dict[str, Any]:
     return {"cpu": work.fingerprint.cpu, "platform": work.fingerprint.platform, "device": rundir.plain(work.config.device)}
 
 
+def _way(variant: Variant) -> dict[str, Any]:
+    """What a variant that is only scored may be loaded with is part of its results' keys; those of the others stay as they were."""
+    return {} if _is_filled(variant) else {"scoring_only": True}
+
+
+def _as_built(variant: Variant) -> Variant:
+    """What the artifact depends on: not the role, not what is measured, and of the calibration set its texts, not their place."""
+    calibration = variant.calibration
+    if calibration is not None and calibration.sha256:
+        calibration = replace(calibration, name="", path=None, dataset=None, config=None, revision=None)
+    return replace(variant, role="candidate", measure="all", calibration=calibration)
+
+
 def _quantize(work: Run, variant: Variant) -> None:
     base = None if variant.role == "reference" else work.base
     key = _key(
         work,
         model=work.fingerprint.model_sha256,
-        variant=replace(variant, role="candidate"),
+        variant=_as_built(variant),
         base=None if base is None else base.sha256,
         device=work.config.device.kind,
     )
@@ -262,7 +278,7 @@ def _measure(work: Run, variant: Variant) -> None:
 
 def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
     artifact = work.evidence[variant.name].artifact
-    key = _key(work, artifact=artifact, engine=work.config.engine, **_machine(work))
+    key = _key(work, artifact=artifact, engine=work.config.engine, **_machine(work), **_way(variant))
     opened = _kept(work, variant, "load", Opened, key, lazy.open)
     work.evidence[variant.name] = replace(work.evidence[variant.name], loaded=opened.loaded, device=opened.device)
 
@@ -271,9 +287,8 @@ def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy, token_budge
     plan = _plan(work.config.batch_plan, variant)
     plan = plan if token_budget is None else replace(plan, token_budget=token_budget)
     artifact = work.evidence[variant.name].artifact
-    key = _key(
-        work, artifact=artifact, engine=work.config.engine, golden=one.sha256, plan=plan, **_machine(work), **_early(work, variant, one)
-    )  # fmt: skip
+    parts = {"artifact": artifact, "golden": one.sha256, "plan": plan}
+    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(variant), **_early(work, variant, one))
 
     def make() -> ScoreSheet:
         lazy.open()
@@ -346,6 +361,7 @@ def _read(work: Run, variant: Variant, texts: Texts, lazy: _Lazy) -> None:
         divergence=replace(config, path=config.name),
         base=None if variant.role == "reference" else (base, reference.artifact),
         **_machine(work),
+        **_way(variant),
     )
     values = {"divergence": config, "texts_sha256": texts.sha256}
     stage = f"read {texts.name}"
@@ -428,7 +444,8 @@ def _diverge(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
     plan = _plan(work.config.batch_plan, variant)
     artifact = work.evidence[variant.name].artifact
     base = work.distributions.get(one.name)
-    key = _key(work, artifact=artifact, engine=work.config.engine, golden=one.sha256, plan=plan, base=base, **_machine(work))
+    parts = {"artifact": artifact, "golden": one.sha256, "plan": plan, "base": base}
+    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(variant))
     values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan}
     if variant.role == "reference":
 

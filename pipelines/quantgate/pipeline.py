@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import admission, gathering, golden, judging, plugins, provenance, rundir, runs, texts
+from quantgate import admission, gathering, golden, judging, plugins, preflight, provenance, rundir, runs, texts
 from quantgate.config import UNCORRECTED, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
@@ -56,6 +56,8 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     """
     goldens = gathering.gather(config.golden_sets, config.cache, display.note)
     admission.check(goldens, config, allow_underpowered=options.allow_underpowered)
+    preflight.check_settings(config.variants, str(config.path))
+    config = replace(config, variants=preflight.prepared(config.variants, goldens, config.cache))
     read = None if config.divergence is None else texts.load(config.divergence)
     fingerprint = _fingerprint(config)
     folder, info = _run_folder(config, options)

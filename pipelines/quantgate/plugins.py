@@ -18,7 +18,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "quantizer": {
         "reference": "quantgate.quantizers.reference:ReferenceQuantizer",
         "bitsandbytes": "quantgate.quantizers.bitsandbytes:BitsAndBytesQuantizer",
+        "gptq": "quantgate.quantizers.gptq:GptqQuantizer",
         "rtn": "quantgate.quantizers.rtn:RoundToNearestQuantizer",
+        "checkpoint": "quantgate.quantizers.checkpoint:CheckpointQuantizer",
         "fake": "quantgate.quantizers.fake:FakeQuantizer",
     },
     "engine": {
@@ -71,6 +73,19 @@ BUILT_IN: dict[str, dict[str, str]] = {
 EXTRAS = {"lm_eval": "'quantgate[lm-eval]'", **dict.fromkeys(("jsonschema", "rouge_score", "sacrebleu"), "'quantgate[metrics]'")}
 """Library -> what to install, where that is not the library's own name."""
 
+BESIDE: dict[str, dict[str, str]] = {
+    "settings": {
+        "reference": "quantgate.quantizers.settings:reference",
+        "bitsandbytes": "quantgate.quantizers.settings:bitsandbytes",
+        "gptq": "quantgate.quantizers.settings:gptq",
+        "rtn": "quantgate.quantizers.settings:rtn",
+        "checkpoint": "quantgate.quantizers.settings:checkpoint",
+        "fake": "quantgate.quantizers.fake:settings",
+    },
+    "texts": {"dataset": "quantgate.quantizers.texts:of_dataset"},
+}
+"""What built-in adapters have beside them and no port asks for: how a quantizer reads a variant, what reads a dataset's texts."""
+
 
 def known(seam: str) -> dict[str, str]:
     """Every name of a seam with its target, installed entry points included; built-in names win."""
@@ -85,16 +100,26 @@ def check(seam: str, name: str) -> None:
 
 def load(seam: str, name: str) -> Any:
     """The adapter's class. Raises ``UnknownPlugin``, or ``MissingExtra`` where the library behind it is not installed."""
-    module, _, attribute = _target(seam, name).partition(":")
+    return _loaded(_target(seam, name), f"{seam} '{name}'")
+
+
+def beside(kind: str, name: str) -> Any:
+    """What stands beside a built-in adapter; None where nothing does."""
+    target = BESIDE[kind].get(name)
+    return None if target is None else _loaded(target, f"{kind} '{name}'")
+
+
+def _loaded(target: str, what: str) -> Any:
+    module, _, attribute = target.partition(":")
     try:
         found = import_module(module)
     except ModuleNotFoundError as error:
         missing = (error.name or "?").split(".")[0]
         if missing == "quantgate":
             raise
-        raise MissingExtra(f"{seam} '{name}'", missing, install=f"pip install {EXTRAS.get(missing, missing)}") from error
+        raise MissingExtra(what, missing, install=f"pip install {EXTRAS.get(missing, missing)}") from error
     if not hasattr(found, attribute):
-        raise UsageError(f"{seam} '{name}' is entered as {module}:{attribute}, and {module} has no such class")
+        raise UsageError(f"{what} is entered as {module}:{attribute}, and {module} has no such class")
     return getattr(found, attribute)
 
 

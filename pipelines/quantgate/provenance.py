@@ -22,6 +22,8 @@ LIBRARIES = (
     "transformers",
     "accelerate",
     "bitsandbytes",
+    "gptqmodel",
+    "optimum",
     "tokenizers",
     "safetensors",
     "gguf",
@@ -35,7 +37,7 @@ LIBRARIES = (
 )
 UNKNOWN_VERSION = "0+unknown"
 EVIDENCE_SOURCES = (
-    "devices", "divergence.py", "engines", "golden.py", "golden_items.py", "golden_keys.py", "golden_options.py",
+    "calibration.py", "devices", "divergence.py", "engines", "golden.py", "golden_items.py", "golden_keys.py", "golden_options.py",
     "kvcache.py", "metrics", "numerals.py",
     "ports.py", "quantizers", "records.py",
     "shapes.py", "sources", "stages/answer.py",

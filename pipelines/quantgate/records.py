@@ -48,6 +48,25 @@ class ModelSource:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Calibration:
+    """The texts that a quantizer sees: a file, or rows of a dataset at a stated revision; counted in tokens of the model's tokenizer."""
+
+    name: str
+    path: str | None = None
+    """JSON lines with ``text`` or ``messages``, or plain text with empty lines between texts."""
+    dataset: str | None = None
+    config: str | None = None
+    revision: str | None = None
+    split: str = "train"
+    column: str = "text"
+    tokens: int = 8192
+    seed: int = 0
+    """Order in which texts are taken."""
+    sha256: str = ""
+    """Digest of the texts as they were read; empty until they were."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
     """One way of storing the model: ``quantizer + bits + granularity + options``."""
 
@@ -60,6 +79,10 @@ class Variant:
     options: Mapping[str, Scalar] | None = None
     interpreter: str | None = None
     """Path of another Python that builds and loads this variant; None: the one that runs quantgate."""
+    calibration: Calibration | None = None
+    """What its quantizer learns from; None where it needs nothing."""
+    measure: Literal["all", "quality"] = "all"
+    """``quality``: loaded and scored, neither filled nor timed."""
 
     @property
     def scheme(self) -> str:
@@ -521,6 +544,45 @@ class ScoreSheet:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ModuleLeft:
+    """A module with a weight matrix that stayed in float, and why."""
+
+    name: str
+    parameters: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proof:
+    """What was checked of an artifact when it was made: what was quantized, and that the files hold it."""
+
+    library: str
+    """Name and version of what quantized, for example ``gptqmodel 7.6.0``."""
+    modules_replaced: int
+    modules_left: tuple[ModuleLeft, ...]
+    quantized_parameters: int
+    logical_parameters: int
+    stored_bits_per_weight: float | None
+    """Bits that a quantized weight takes in the files, scales and zero points included; arithmetic where simulated."""
+    tensors_checked: int
+    """Quantized tensors and scales found in the files, finite and not all zero."""
+    tied_before: bool
+    tied_after: bool
+    reload_difference: float | None
+    """Largest absolute difference of logits between the model in memory and the same model read back from its files."""
+    why_no_reload: str | None = None
+    calibration_tokens: int | None = None
+    calibration_sha256: str | None = None
+    notes: tuple[str, ...] = ()
+    """What a reader must know, a sentence each."""
+
+    @property
+    def share_quantized(self) -> float:
+        """Share of the logical parameters in the replaced modules, 0..1."""
+        return self.quantized_parameters / self.logical_parameters if self.logical_parameters else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Artifact:
     """A stored checkpoint. ``path`` is a folder that the engine loads; ``sha256`` covers every file of it."""
 
@@ -536,6 +598,10 @@ class Artifact:
     """Values are rounded but kept in float: scored, never filled or timed; freed memory is arithmetic."""
     simulated_weight_bytes: int | None = None
     """What the weights would take if packed, scales included; only where ``simulated``."""
+    kernel: str = "auto"
+    """What multiplies by its packed weights, by a name of quantgate's; ``auto``: the library's choice."""
+    proof: Proof | None = None
+    """None for an unquantized model, and for artifacts of earlier versions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1135,6 +1201,7 @@ class MeasurementRow:
     note: str
     failures: tuple[Failure, ...]
     reused: tuple[str, ...]
+    proof: Proof | None = None
 
     @property
     def kv_tokens_freed(self) -> int | None:
@@ -1409,3 +1476,5 @@ class EngineSettings:
     threads: int | None = None
     dtype: str | None = None
     """None: the artifact's own, or float32 where the device has no fast half precision."""
+    scoring_only: bool = False
+    """The variant is neither filled nor timed: packed layers may keep unpacked weights."""

@@ -146,7 +146,7 @@ def _open(desk: Desk, request: dict[str, Any]) -> Opened:
     desk.device = plugins.load("device", config.kind)(config)
     desk.device.release()
     desk.base_bytes = desk.device.live_bytes()
-    settings = EngineSettings(threads=config.threads)
+    settings = EngineSettings(threads=config.threads, scoring_only=bool(request.get("scoring_only", False)))
     desk.session = desk.stack.enter_context(engine.open(_record(request, "artifact", Artifact), settings, desk.device))
     return Opened(loaded=desk.session.loaded, device=desk.device.info)
 

@@ -28,6 +28,11 @@ DOCUMENTS = (
 ADAPTERS = ("quantizers", "engines", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "render")
 PARTS_OF_ADAPTERS = {
     "quantizers/folder",
+    "quantizers/settings",
+    "quantizers/layers",
+    "quantizers/proof",
+    "quantizers/texts",
+    "quantizers/gptq_library",
     "devices/oom",
     "metrics/scored",
     "metrics/text",

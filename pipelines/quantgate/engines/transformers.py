@@ -15,14 +15,14 @@ import logging
 import math
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPTQConfig
 from transformers.utils import logging as transformers_logging
 
 from quantgate.devices.oom import is_out_of_memory
@@ -34,7 +34,9 @@ from quantgate.engines.transformers_tokenizer import TransformersTokenizer
 from quantgate.errors import EngineError, MissingModel, NothingQuantized, OutOfMemory, QuantgateError
 from quantgate.kvcache import kept_by
 from quantgate.ports import Device
+from quantgate.quantizers import gptq_library
 from quantgate.quantizers.folder import read_manifest
+from quantgate.quantizers.settings import KERNELS
 from quantgate.records import Artifact, ChoiceLogProbs, EngineSettings, Loaded, ModelShape, Request, Step
 from quantgate.shapes import shape_of_config
 
@@ -235,7 +237,7 @@ def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> Trans
     shape = kept_by(shape_of_config(json.loads((folder / "config.json").read_text(encoding="utf-8"))), "transformers")
     device.synchronize()
     started_s = device.now_s()
-    model = _load(folder, settings, device)
+    model = _load(artifact, settings, device)
     device.synchronize()
     load_s = device.now_s() - started_s
     tokenizer = TransformersTokenizer(
@@ -250,21 +252,59 @@ def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> Trans
     return session
 
 
-def _load(folder: Path, settings: EngineSettings, device: Device) -> Any:
+def _load(artifact: Artifact, settings: EngineSettings, device: Device) -> Any:
+    folder = Path(artifact.path)
     on_cuda = device.info.kind == "cuda"
     # Without native half precision a CPU multiplies bfloat16 some 350 times slower than float32, so float32 is the CPU's own type here.
     dtype = settings.dtype or ("auto" if on_cuda else "float32")
-    model = AutoModelForCausalLM.from_pretrained(
-        str(folder),
-        dtype=dtype if dtype == "auto" else getattr(torch, dtype),
-        device_map={"": torch.cuda.current_device()} if on_cuda else None,
-        local_files_only=True,
-    )
+    with gptq_library.quiet() if _method(folder) == "gptq" else nullcontext():
+        model = AutoModelForCausalLM.from_pretrained(
+            str(folder),
+            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+            device_map={"": torch.cuda.current_device()} if on_cuda else None,
+            local_files_only=True,
+            **_gptq_kernel(artifact, settings, on_cuda=on_cuda),
+        )
+    if settings.scoring_only and not on_cuda:
+        _unpack_once(model)
     model.eval().requires_grad_(False)
     if not on_cuda:
         weights.own_memory(model)
         weights.drop_mapped_pages(folder)
     return model
+
+
+def _method(folder: Path) -> str | None:
+    """How the checkpoint says that it was quantized."""
+    found = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("quantization_config")
+    return found.get("quant_method") if isinstance(found, dict) else None
+
+
+def _gptq_kernel(artifact: Artifact, settings: EngineSettings, *, on_cuda: bool) -> dict[str, Any]:
+    """The kernel for a GPTQ checkpoint: as asked for, else the library's choice; on a CPU, for scoring alone, the float32 one."""
+    folder = Path(artifact.path)
+    if _method(folder) != "gptq":
+        return {}
+    if (missing := gptq_library.missing()) is not None:
+        raise EngineError(missing)
+    named = artifact.kernel
+    if named == "auto" and settings.scoring_only and not on_cuda:
+        named = "torch"
+    if settings.scoring_only and not on_cuda:
+        gptq_library.no_compiling()
+    backend = KERNELS[named].backend if named in KERNELS else "auto"
+    bits = json.loads((folder / "config.json").read_text(encoding="utf-8"))["quantization_config"]["bits"]
+    return {"quantization_config": GPTQConfig(bits=bits, backend=backend)}
+
+
+def _unpack_once(model: Any) -> None:
+    """Packed layers keep their weights in float after the first call: the same numbers, many times faster where unpacking is slow.
+
+    What they keep is no part of the weight bytes: such a variant is neither filled nor timed.
+    """
+    for module in model.modules():
+        if gptq_library.is_packed(module) and hasattr(module, "enable_weight_cache"):
+            module.enable_weight_cache()
 
 
 def _guard_repacking(model: Any) -> None:

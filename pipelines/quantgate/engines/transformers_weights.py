@@ -10,7 +10,8 @@ import ctypes
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,13 @@ from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 from transformers.pytorch_utils import Conv1D
 
 from quantgate.errors import NumericallyInvalid
+from quantgate.quantizers.gptq_library import is_packed
 
 _MADV_DONTNEED = 4  # madvise(2)
 _PACKED_KINDS = ("Params4bit", "Int8Params")
+_GPTQ_WAYS = {"TorchAtenLinear": " (int4pack, bfloat16)"}
+"""What a class name of GPTQModel's does not say: that scales, inputs and outputs of these layers are rounded to another type."""
+UNPACKED_ONCE = " (unpacked once, for scoring)"
 
 
 # ---------------------------------------------------------------------------------------------- every tensor, once
@@ -127,8 +132,14 @@ def kernels(model: Any) -> dict[str, int]:
 def _kernel_name(module: Any) -> str:
     state = getattr(getattr(module, "weight", None), "quant_state", None)
     # bitsandbytes repacks 4-bit weights on CPUs with AVX512-BF16 and computes in bfloat16 there, whatever compute dtype was asked for.
-    suffix = " (repacked, bfloat16)" if getattr(state, "packing_format_for_cpu", False) else ""
-    return type(module).__name__ + suffix
+    if getattr(state, "packing_format_for_cpu", False):
+        return f"{type(module).__name__} (repacked, bfloat16)"
+    return type(module).__name__ + _GPTQ_WAYS.get(type(module).__name__, "") + (UNPACKED_ONCE if keeps_unpacked(module) else "")
+
+
+def keeps_unpacked(module: Any) -> bool:
+    """A packed layer that was told to unpack its weights once and keep them."""
+    return is_packed(module) and bool(getattr(module, "_cache_enabled", False))
 
 
 # ---------------------------------------------------------------------------------------------- counts and digest
@@ -143,12 +154,14 @@ def logical_count(parameter: Any) -> int:
 
 def logical_parameters(model: Any) -> int:
     """Weights of the model, tied ones once: the same number in every variant."""
-    return sum(logical_count(parameter) for parameter in model.parameters())
+    packed = [module for module in model.modules() if is_packed(module)]
+    biases = sum(module.bias.numel() for module in packed if module.bias is not None)
+    return sum(logical_count(parameter) for parameter in model.parameters()) + int(biases) + quantized_parameters(packed)
 
 
 def quantized_parameters(modules: list[Any]) -> int:
     """Weights in the quantized modules, biases left out."""
-    return sum(logical_count(module.weight) for module in modules)
+    return sum(int(one.in_features * one.out_features) if is_packed(one) else logical_count(one.weight) for one in modules)
 
 
 def float_weight(module: Any, parameter: Any) -> torch.Tensor:
@@ -163,17 +176,35 @@ def float_weight(module: Any, parameter: Any) -> torch.Tensor:
 
 def digest(model: Any) -> str:
     """SHA-256 over the weights as float32, in name order, one at a time. Raises ``NumericallyInvalid`` at the first non-finite one."""
+    sha = hashlib.sha256()
+    for name, value in sorted(_named_weights(model), key=lambda pair: pair[0]):
+        weight = value().cpu().contiguous()
+        if not torch.isfinite(weight).all():
+            raise NumericallyInvalid(f"the weight {name} is not finite everywhere")
+        sha.update(f"{name} {tuple(weight.shape)}\n".encode())
+        sha.update(memoryview(weight.view(-1).numpy()).cast("B"))
+    return sha.hexdigest()
+
+
+def _named_weights(model: Any) -> Iterator[tuple[str, Callable[[], torch.Tensor]]]:
+    """Every weight by the name it has in the unquantized model, with what makes it float32. A packed layer keeps its own in buffers."""
     owners = {
         f"{name}.{key}" if name else key: module for name, module in model.named_modules() for key in module._parameters
     }
-    sha = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
-        value = float_weight(owners[name], parameter).cpu().contiguous()
-        if not torch.isfinite(value).all():
-            raise NumericallyInvalid(f"the weight {name} is not finite everywhere")
-        sha.update(f"{name} {tuple(value.shape)}\n".encode())
-        sha.update(memoryview(value.view(-1).numpy()).cast("B"))
-    return sha.hexdigest()
+    for name, parameter in model.named_parameters():
+        yield name, partial(float_weight, owners[name], parameter)
+    for name, module in model.named_modules():
+        if is_packed(module):
+            yield f"{name}.weight", partial(_unpacked, module)
+            if module.bias is not None:
+                yield f"{name}.bias", module.bias.detach().float
+
+
+def _unpacked(module: Any) -> torch.Tensor:
+    """A packed layer's weight as float32 [out, in]."""
+    with torch.inference_mode():
+        weight: torch.Tensor = module.dequantize_weight().T.float()
+    return weight
 
 
 def is_tied(model: Any) -> bool:

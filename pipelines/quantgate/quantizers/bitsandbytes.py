@@ -9,39 +9,24 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import bitsandbytes
 import torch
-from safetensors import safe_open
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as transformers_logging
 
 from quantgate.errors import ConfigError, EngineError, NothingQuantized
 from quantgate.ports import Progress, QuantizePlan
-from quantgate.quantizers.folder import bool_option, check_options, copy_tokenizer, write_manifest
-from quantgate.records import Artifact, Variant
+from quantgate.quantizers import layers, proof
+from quantgate.quantizers.folder import copy_tokenizer, write_manifest
+from quantgate.quantizers.settings import BitsAndBytesSettings
+from quantgate.quantizers.settings import bitsandbytes as bitsandbytes_settings
+from quantgate.records import Artifact, Proof
 
-_OPTIONS = {8: ("threshold",), 4: ("format", "double_quant")}
-_FORMATS = ("nf4", "fp4")
-_GRANULARITIES = {8: ("tensor", "channel"), 4: ("tensor", "group:64")}
-"""What the library does, and ``tensor``, the record's default, which asks for nothing."""
 _STATE_SUFFIX = {8: ".SCB", 4: ".weight.absmax"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Settings:
-    bits: int
-    threshold: float = 6.0
-    format: str = "nf4"
-    double_quant: bool = False
-
-    @property
-    def label(self) -> str:
-        return "int8" if self.bits == 8 else self.format
 
 
 class BitsAndBytesQuantizer:
@@ -51,12 +36,12 @@ class BitsAndBytesQuantizer:
         """Raises ``ConfigError`` for bits, granularity or options that the library does not have."""
         if plan.base is None:
             return "bitsandbytes quantizes the reference, which has not been prepared"
-        _settings(plan.variant)  # a misspelt option is the caller's mistake and ends the run
+        bitsandbytes_settings(plan.variant)  # a misspelt option is the caller's mistake and ends the run
         return None
 
     def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
         """Raises ``ConfigError`` for options that are not known, ``NothingQuantized`` where no layer was recognised."""
-        settings = _settings(plan.variant)
+        settings = bitsandbytes_settings(plan.variant)
         if plan.base is None:
             raise ConfigError("bitsandbytes quantizes the reference, which has not been prepared")
         quiet()
@@ -70,7 +55,8 @@ class BitsAndBytesQuantizer:
         copy_tokenizer(Path(plan.base.path), into)
         write_manifest(into, scheme=plan.variant.scheme, quantized_modules=replaced)
         progress(2, 3, "checking what was saved")
-        _check_saved(into, replaced, settings)
+        _check_config(into)
+        shown = _proof(plan, settings, model, into)
         progress(3, 3, f"{len(replaced)} modules quantized")
         return Artifact(
             variant=plan.variant.name,
@@ -79,7 +65,32 @@ class BitsAndBytesQuantizer:
             stored_bytes=0,
             sha256="",
             note=_note(settings),
+            proof=shown,
         )
+
+
+def _proof(plan: QuantizePlan, settings: BitsAndBytesSettings, model: Any, into: Path) -> Proof:
+    """What the files hold, and that they give the logits of the model in memory."""
+    assert plan.base is not None
+    replaced = _replaced(model)
+    stored = proof.Stored(into)
+    checked = stored.check(name + suffix for name in replaced for suffix in (".weight", _STATE_SUFFIX[settings.bits]))
+    plain = layers.empty_model(plan.base.path)
+    weights = {name: module.weight.numel() for name, module in layers.linear_layers(plain) if name in set(replaced)}
+    before = proof.logits(model)
+    again = _open(plan, str(into), None)
+    return Proof(
+        library=proof.library("bitsandbytes"),
+        modules_replaced=len(replaced),
+        modules_left=layers.left(plain, replaced),
+        quantized_parameters=sum(weights.values()),
+        logical_parameters=layers.logical_parameters(plain),
+        stored_bits_per_weight=stored.bits_per_weight(weights),
+        tensors_checked=checked,
+        tied_before=layers.tied(plain),
+        tied_after=layers.tied(again),
+        reload_difference=proof.difference(before, proof.logits(again)),
+    )
 
 
 def quiet() -> None:
@@ -89,43 +100,27 @@ def quiet() -> None:
     transformers_logging.disable_progress_bar()
 
 
-def _settings(variant: Variant) -> _Settings:
-    bits = variant.weight_bits
-    if bits not in _OPTIONS:
-        raise ConfigError(f"bitsandbytes: weight_bits is {bits}; allowed are 8 and 4")
-    options = check_options(f"bitsandbytes {bits}-bit", variant.options, _OPTIONS[bits])
-    if variant.granularity not in _GRANULARITIES[bits]:
-        does = "one scale a row (channel)" if bits == 8 else "groups of 64 (group:64)"
-        raise ConfigError(
-            f"bitsandbytes: granularity {variant.granularity} is not available at {bits} bits; it does {does}"
-        )
-    threshold = options.get("threshold", 6.0)
-    if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 0 <= threshold < float("inf"):
-        raise ConfigError(
-            f"bitsandbytes: option 'threshold' is {threshold!r}; allowed is a number of at least 0 (0: no outlier columns)"
-        )
-    name = options.get("format", "nf4")
-    if name not in _FORMATS:
-        raise ConfigError(f"bitsandbytes: option 'format' is {name!r}; allowed are {', '.join(_FORMATS)}")
-    double_quant = bool_option("bitsandbytes", options, "double_quant", False)
-    return _Settings(bits=bits, threshold=float(threshold), format=str(name), double_quant=double_quant)
-
-
-def _load(plan: QuantizePlan, settings: _Settings) -> Any:
+def _load(plan: QuantizePlan, settings: BitsAndBytesSettings) -> Any:
     assert plan.base is not None
     on_cuda = plan.device.kind == "cuda"
     if settings.bits == 8:
         config = BitsAndBytesConfig(load_in_8bit=True, llm_int8_threshold=settings.threshold)
     else:
+        compute = settings.compute if settings.compute != "auto" else "bfloat16" if on_cuda else "float32"
         config = BitsAndBytesConfig(
             load_in_4bit=True,
             bnb_4bit_quant_type=settings.format,
             bnb_4bit_use_double_quant=settings.double_quant,
-            bnb_4bit_compute_dtype=torch.bfloat16 if on_cuda else torch.float32,
+            bnb_4bit_compute_dtype=getattr(torch, compute),
         )
+    return _open(plan, plan.base.path, config)
+
+
+def _open(plan: QuantizePlan, path: str, config: BitsAndBytesConfig | None) -> Any:
+    on_cuda = plan.device.kind == "cuda"
     return AutoModelForCausalLM.from_pretrained(
-        plan.base.path,
-        quantization_config=config,
+        path,
+        **({} if config is None else {"quantization_config": config}),
         dtype="auto" if on_cuda else torch.float32,
         device_map={"": torch.cuda.current_device() if on_cuda else "cpu"},
         local_files_only=True,
@@ -141,28 +136,14 @@ def _linear_modules(model: Any) -> int:
     return sum(isinstance(module, (torch.nn.Linear, Conv1D)) for module in model.modules())
 
 
-def _check_saved(into: Path, replaced: list[str], settings: _Settings) -> None:
-    """Every quantized weight and its scales must stand in the files, and none may be all zero: saving has lost both before."""
-    shards: dict[str, str] = {}
-    for file in sorted(into.glob("*.safetensors")):
-        with safe_open(str(file), framework="pt") as opened:
-            shards |= dict.fromkeys(opened.keys(), str(file))
-    wanted = [name + suffix for name in replaced for suffix in (".weight", _STATE_SUFFIX[settings.bits])]
-    if missing := [key for key in wanted if key not in shards]:
-        raise EngineError(
-            f"bitsandbytes saved {len(missing)} of {len(wanted)} quantized tensors not at all, first {missing[0]}"
-        )
-    for shard in sorted(set(shards.values())):
-        with safe_open(shard, framework="pt") as opened:
-            zero = [key for key in wanted if shards[key] == shard and not opened.get_tensor(key).any()]
-        if zero:
-            raise EngineError(f"bitsandbytes saved {len(zero)} tensors as all zeros, first {zero[0]}")
+def _check_config(into: Path) -> None:
     config = json.loads((into / "config.json").read_text(encoding="utf-8"))
     if "quantization_config" not in config:
         raise EngineError("bitsandbytes left no quantization_config in config.json: the checkpoint would load as float")
 
 
-def _note(settings: _Settings) -> str:
+def _note(settings: BitsAndBytesSettings) -> str:
     if settings.bits == 8:
         return f"LLM.int8, outlier threshold {settings.threshold:g}"
-    return f"{settings.format}, blocks of 64{', double quantization' if settings.double_quant else ''}"
+    extras = [", double quantization"] * settings.double_quant + [f", computed in {settings.compute}"] * (settings.compute != "auto")
+    return f"{settings.format}, blocks of 64{''.join(extras)}"

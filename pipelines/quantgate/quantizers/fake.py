@@ -14,7 +14,7 @@ from typing import Any
 
 from quantgate.errors import ConfigError, EngineError
 from quantgate.ports import Progress, QuantizePlan
-from quantgate.records import Artifact
+from quantgate.records import Artifact, Variant
 
 DEFAULTS: Mapping[str, Any] = {
     "weight_bytes": 400_000_000,
@@ -41,10 +41,7 @@ class FakeQuantizer:
     """Stores the options of the variant as its artifact."""
 
     def why_not(self, plan: QuantizePlan) -> str | None:
-        options = plan.variant.options or {}
-        for key in options:
-            _known("option", key, DEFAULTS, plan)
-        _known("fault", options.get("fault", "none"), FAULTS, plan)
+        options = settings(plan.variant)
         return "the fake quantizer was told to refuse" if fault_of({**DEFAULTS, **options}) == "refuse" else None
 
     def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
@@ -65,17 +62,26 @@ class FakeQuantizer:
         )
 
 
+def settings(variant: Variant) -> Mapping[str, Any]:
+    """The options that were given. Raises ``ConfigError`` for one that is not known."""
+    options = variant.options or {}
+    for key in options:
+        _known("option", key, DEFAULTS, variant)
+    _known("fault", options.get("fault", "none"), FAULTS, variant)
+    return options
+
+
 def fault_of(script: Mapping[str, Any]) -> str:
     """The fault that a script asks for now."""
     waits = script["fault_while"] is not None and not Path(script["fault_while"]).exists()
     return "none" if waits else str(script["fault"])
 
 
-def _known(what: str, found: object, allowed: Mapping[str, object], plan: QuantizePlan) -> None:
+def _known(what: str, found: object, allowed: Mapping[str, object], variant: Variant) -> None:
     if found in allowed:
         return
     nearest = get_close_matches(str(found), allowed, n=1)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
     raise ConfigError(
-        f"variant '{plan.variant.name}': unknown {what} '{found}': {hint}allowed are {', '.join(sorted(allowed))}"
+        f"variant '{variant.name}': unknown {what} '{found}': {hint}allowed are {', '.join(sorted(allowed))}"
     )

@@ -51,7 +51,7 @@ class ReferenceQuantizer:
             _check_float_folder(found)
             return _artifact(plan, found, note="")
         progress(0, 3, f"unpacking {found.name}")
-        _unpack(found, into, progress)
+        unpack_gguf(found, into, progress)
         return _artifact(plan, into, note=gguf_note(found))
 
 
@@ -152,7 +152,8 @@ def gguf_note(file: Path) -> str:
     return f"{verb} from {', '.join(parts)} of {file.name}"
 
 
-def _unpack(file: Path, into: Path, progress: Progress) -> None:
+def unpack_gguf(file: Path, into: Path, progress: Progress) -> None:
+    """Write the file's model as float32 safetensors, with its tokenizer."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     # dequantize=True: where GGUF kernels are installed, transformers would otherwise keep the blocks packed.

@@ -8,32 +8,22 @@ never filled or timed, and what it would free is arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
-from transformers.pytorch_utils import Conv1D
+from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from quantgate.errors import ConfigError, NothingQuantized, NumericallyInvalid
 from quantgate.ports import Progress, QuantizePlan
-from quantgate.quantizers.folder import bool_option, check_options, copy_tokenizer, write_manifest
-from quantgate.records import Artifact, Variant
+from quantgate.quantizers import layers, proof
+from quantgate.quantizers.folder import copy_tokenizer, write_manifest
+from quantgate.quantizers.settings import Scheme
+from quantgate.quantizers.settings import rtn as rtn_settings
+from quantgate.records import Artifact, Proof
 
 SCALE_BYTES = 2  # float16
-_OPTIONS = ("symmetric",)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scheme:
-    """How weights are rounded. ``group`` None: one scale for each output channel."""
-
-    bits: int
-    group: int | None
-    symmetric: bool
 
 
 class RoundToNearestQuantizer:
@@ -43,22 +33,23 @@ class RoundToNearestQuantizer:
         """Raises ``ConfigError`` for bits, granularity or options that rounding does not have."""
         if plan.base is None:
             return "rtn rounds the reference, which has not been prepared"
-        scheme = _scheme(plan.variant)  # a misspelt option is the caller's mistake and ends the run
+        scheme = rtn_settings(plan.variant)  # a misspelt option is the caller's mistake and ends the run
         try:
-            _check_shapes(_empty_model(plan.base.path), scheme)
+            _check_shapes(layers.empty_model(plan.base.path), scheme)
         except ConfigError as error:
             return str(error)
         return None
 
     def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
         """Raises ``ConfigError`` naming every layer that the group size does not divide, ``NothingQuantized`` without a layer."""
-        scheme = _scheme(plan.variant)
+        scheme = rtn_settings(plan.variant)
         if plan.base is None:
             raise ConfigError("rtn rounds the reference, which has not been prepared")
         transformers_logging.set_verbosity_error()
         transformers_logging.disable_progress_bar()
         model = AutoModelForCausalLM.from_pretrained(plan.base.path, dtype=torch.float32, local_files_only=True)
         _check_shapes(model, scheme)
+        tied = layers.tied(model)
         rounded, packed_bytes = _round_model(model, scheme, progress)
         if not rounded:
             raise NothingQuantized(f"rtn {scheme.bits}-bit", linear_modules=0)
@@ -74,71 +65,47 @@ class RoundToNearestQuantizer:
             note=_note(scheme),
             simulated=True,
             simulated_weight_bytes=packed_bytes + _untouched_bytes(model, rounded),
+            proof=_proof(model, rounded, packed_bytes, into, tied=tied),
         )
 
 
-def _scheme(variant: Variant) -> Scheme:
-    options = check_options("rtn", variant.options, _OPTIONS)
-    symmetric = bool_option("rtn", options, "symmetric", True)
-    bits = variant.weight_bits
-    if bits is None or not 2 <= bits <= 8:
-        raise ConfigError(f"rtn: weight_bits is {bits}; allowed are 2 to 8")
-    kind, _, size = variant.granularity.partition(":")
-    if kind == "channel" and not size:
-        return Scheme(bits=bits, group=None, symmetric=symmetric)
-    if kind == "group" and size.isdecimal() and int(size) > 0:
-        return Scheme(bits=bits, group=int(size), symmetric=symmetric)
-    raise ConfigError(
-        f"rtn: granularity is '{variant.granularity}'; allowed are channel and group:<size>, for example group:64"
+def _proof(model: Any, rounded: list[str], packed_bytes: int, into: Path, *, tied: bool) -> Proof:
+    """What the files hold, and that they give the logits of the model in memory."""
+    weights = sum(layers.rows(module).numel() for name, module in layers.linear_layers(model) if name in set(rounded))
+    again = AutoModelForCausalLM.from_pretrained(str(into), dtype=torch.float32, local_files_only=True)
+    return Proof(
+        library=proof.library("torch"),
+        modules_replaced=len(rounded),
+        modules_left=layers.left(model, rounded),
+        quantized_parameters=weights,
+        logical_parameters=layers.logical_parameters(model),
+        stored_bits_per_weight=packed_bytes * 8 / weights,
+        tensors_checked=proof.Stored(into).check(f"{name}.weight" for name in rounded),
+        tied_before=tied,
+        tied_after=layers.tied(again),
+        reload_difference=proof.difference(proof.logits(model), proof.logits(again)),
+        notes=("bits per weight are arithmetic: the files hold the rounded values in float32",),
     )
-
-
-def _empty_model(path: str) -> Any:
-    """The model's modules without weights: shapes can be checked before anything is loaded."""
-    try:
-        config = AutoConfig.from_pretrained(path, local_files_only=True)
-        with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(config)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"rtn cannot read the reference at {path}: {error}") from None
-
-
-def linear_layers(model: Any) -> Iterator[tuple[str, Any]]:
-    """Linear and Conv1D modules except the head: a tied head is the embedding, and an untied one costs most quality per byte freed."""
-    head = model.get_output_embeddings()
-    for name, module in model.named_modules():
-        if isinstance(module, (torch.nn.Linear, Conv1D)) and module is not head:
-            yield name, module
-
-
-def _rows(module: Any) -> torch.Tensor:
-    """The weight as [out_features, in_features], a view; Conv1D stores it transposed."""
-    weight: torch.Tensor = module.weight.data
-    return weight.T if isinstance(module, Conv1D) else weight
 
 
 def _check_shapes(model: Any, scheme: Scheme) -> None:
     if scheme.group is None:
         return
-    failing = [
-        f"{name} ({_rows(module).shape[1]} columns, remainder {_rows(module).shape[1] % scheme.group})"
-        for name, module in linear_layers(model)
-        if _rows(module).shape[1] % scheme.group
-    ]
+    failing = layers.undivided_columns(layers.linear_layers(model), scheme.group)
     if failing:
         raise ConfigError(
-            f"rtn: group size {scheme.group} does not divide the columns of {len(failing)} layers: {', '.join(failing)}; "
+            f"rtn: group size {scheme.group} does not divide the columns of {len(failing)} layers: {layers.listed(failing)}; "
             "choose a smaller group or granularity channel"
         )
 
 
 def _round_model(model: Any, scheme: Scheme, progress: Progress) -> tuple[list[str], int]:
     """Round in place. Returns the names of the layers and the bytes their weights would take packed, scales included."""
-    layers = list(linear_layers(model))
+    found = list(layers.linear_layers(model))
     packed_bytes = 0
-    for done, (name, module) in enumerate(layers):
-        progress(done, len(layers), "rounding")
-        rows = _rows(module)
+    for done, (name, module) in enumerate(found):
+        progress(done, len(found), "rounding")
+        rows = layers.rows(module)
         rounded = round_rows(rows, scheme)
         if not torch.isfinite(rounded).all():
             raise NumericallyInvalid(
@@ -146,7 +113,7 @@ def _round_model(model: Any, scheme: Scheme, progress: Progress) -> tuple[list[s
             )
         rows.copy_(rounded)
         packed_bytes += _packed_bytes(rows.shape[0], rows.shape[1], scheme)
-    return [name for name, _ in layers], packed_bytes
+    return [name for name, _ in found], packed_bytes
 
 
 def round_rows(rows: torch.Tensor, scheme: Scheme) -> torch.Tensor:

@@ -25,7 +25,7 @@ from quantgate.records import (
     SpeedRow,
     Verdict,
 )
-from quantgate.render import distance, figures, flips
+from quantgate.render import distance, figures, flips, proof
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -460,7 +460,8 @@ def _ceiling_table(report: Report, lengths: str) -> _Html:
     ]
     fills = [f"{row.variant}: {line}" for row in report.measurements if row.ceiling for line in row.ceiling.notes]
     notes = [f"{row.variant}: {row.note}" for row in report.measurements if row.note]
-    return _join([table, _el("ul", *(_el("li", line) for line in [*reasons, *fills, *notes]), class_="sentences")])
+    lines = [*reasons, *fills, *notes, *proof.report_lines(report)]
+    return _join([table, _el("ul", *(_el("li", line) for line in lines), class_="sentences")])
 
 
 def _ceiling_cells(row: MeasurementRow, size: int) -> list[_Cell]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
+from quantgate.render import proof
 from quantgate.render import quantities as q
 from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
@@ -34,6 +35,7 @@ def page(report: Report) -> str:
         _bullets(report.sentences),
         "## Checks",
         *(_checks(verdict) for verdict in report.verdicts),
+        *_artifacts(report),
         *_failures(report),
         f"## Policy {_text(report.policy.name)}",
         *_policy(report),
@@ -115,6 +117,11 @@ def _check_cells(check: Check) -> list[str]:
     name = f"{_text(check.name)}{'' if check.tier == 'required' else ' (advisory)'}"
     waived = "" if check.waived_by is None else f", waived by {_text(check.waived_by)}"
     return [name, q.outcome_word(check.outcome) + waived, _text(check.because), _text(check_figures(check)) or q.UNKNOWN]
+
+
+def _artifacts(report: Report) -> list[str]:
+    found = proof.report_lines(report)
+    return ["## What the artifacts hold", _bullets(found)] if found else []
 
 
 def _failures(report: Report) -> list[str]:

@@ -197,6 +197,7 @@ def _measurement(one: VariantEvidence, reference: VariantEvidence) -> Measuremen
         note=_note(one),
         failures=one.failures,
         reused=one.reused,
+        proof=None if artifact is None else artifact.proof,
     )
 
 

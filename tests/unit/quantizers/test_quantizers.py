@@ -19,7 +19,8 @@ from quantgate.ports import QuantizePlan
 from quantgate.quantizers.bitsandbytes import BitsAndBytesQuantizer
 from quantgate.quantizers.folder import MANIFEST_NAME
 from quantgate.quantizers.reference import ReferenceQuantizer, gguf_note, locate
-from quantgate.quantizers.rtn import RoundToNearestQuantizer, Scheme, round_rows
+from quantgate.quantizers.rtn import RoundToNearestQuantizer, round_rows
+from quantgate.quantizers.settings import Scheme
 from quantgate.records import Artifact, DeviceConfig, EngineSettings, Loaded, ModelSource, Variant
 
 CPU = DeviceConfig(threads=1)

