@@ -58,6 +58,7 @@ def fill(
         worker.close()
 
 
+@pytest.mark.slow
 def test_real_fills_of_a_random_model(tmp_path: Path) -> None:
     """A model whose cache weighs more than its weights: predicted within 3 rows of what real fills hold, in 6 probes.
 

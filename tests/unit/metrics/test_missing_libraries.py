@@ -9,18 +9,18 @@ from quantgate.errors import MissingExtra
 
 
 @pytest.mark.parametrize(
-    ("metric", "library", "module"),
+    ("metric", "library", "module", "install"),
     [
-        ("rouge", "rouge_score", "rouge_score.rouge_scorer"),
-        ("bleu", "sacrebleu", "sacrebleu.metrics.bleu"),
-        ("json_schema", "jsonschema", "jsonschema"),
-        ("library", "evaluate", "evaluate"),
+        ("rouge", "rouge_score", "rouge_score.rouge_scorer", r"'quantgate\[metrics\]'"),
+        ("bleu", "sacrebleu", "sacrebleu.metrics.bleu", r"'quantgate\[metrics\]'"),
+        ("json_schema", "jsonschema", "jsonschema", r"'quantgate\[metrics\]'"),
+        ("library", "evaluate", "evaluate", "evaluate"),
     ],
 )
-def test_the_library_is_named(monkeypatch: pytest.MonkeyPatch, metric: str, library: str, module: str) -> None:
+def test_the_library_is_named(monkeypatch: pytest.MonkeyPatch, metric: str, library: str, module: str, install: str) -> None:
     """Named with the metric that needs it; the other metrics load."""
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, f"quantgate.metrics.{metric}", raising=False)
-    with pytest.raises(MissingExtra, match=f"metric '{metric}' needs the library '{library}'.*pip install {library}"):
+    with pytest.raises(MissingExtra, match=f"metric '{metric}' needs the library '{library}'.*pip install {install}"):
         plugins.load("metric", metric)
     assert plugins.load("metric", "f1")().info.name == "f1"

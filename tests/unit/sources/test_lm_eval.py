@@ -167,6 +167,7 @@ def test_items_ids_and_slices(tmp_path: Path) -> None:
     assert alone.harness is not None and alone.harness.metric == "acc"
 
 
+@pytest.mark.slow
 def test_a_folder_of_tasks_and_names(tmp_path: Path) -> None:
     """A task is found by its name in include_path, its data beside its file; another name is refused with what to do."""
     task(tmp_path / "tasks", "our_birds", BIRDS)
