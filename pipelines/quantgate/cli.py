@@ -30,9 +30,15 @@ EPILOG = f"""start here:
   quantgate promote RUN                      move the alias to the variant that passed
   quantgate compare RUN_A RUN_B              what moved between two stored runs
   quantgate policy explain FILE              what a policy demands, and what golden sets can resolve under it
+  quantgate signoff RUN --decision approve ...
+                                             sign the release, or its rejection, with a person's name under it
+  quantgate verify FILE --key PUBLIC_KEY     check a sign-off and every byte that it was given for
   quantgate ui                               open the MLflow UI on the store of the reports
 
 {EXIT_CODES}"""
+
+COMMANDS = ("signoff", "verify")
+"""Commands with a module of their own in ``commands/``."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -110,6 +116,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_policy(commands)
     _add_ui(commands)
+    for name in COMMANDS:
+        import_module(f"quantgate.commands.{name}").add(commands, _add)
     return parser
 
 

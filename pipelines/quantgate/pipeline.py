@@ -300,7 +300,7 @@ def rejudge(folder: Path, policy: Policy, warn: Callable[[str], None]) -> tuple[
     """Judge a stored run under another policy and store the new report beside the old one. Needs no model."""
     judged = _judged_again(folder, runs.load_info(folder), policy)
     into = folder / "judgements" / f"{policy.name}-{judged.policy_sha256[:8]}"
-    publish(judged, into, _pages(), warn)
+    publish(judged, into, pages(), warn)
     return judged, into
 
 
@@ -317,6 +317,11 @@ def _judged_again(folder: Path, info: RunInfo, policy: Policy) -> Report:
     seconds = runs.load_report(folder).seconds if (folder / "report.json").is_file() else 0.0
     goldens = tuple(runs.load_golden(folder, one.name, one.sha256) for one in evidence.golden_sets)
     return judge(evidence, _context(info, goldens, policy, folder, seconds))
+
+
+def judge_stored(folder: Path) -> Report:
+    """The report of a stored run, judged again by its own policy from its evidence alone. Writes nothing."""
+    return _judged_again(folder, runs.load_info(folder), runs.load_policy(folder))
 
 
 def judge_files(
@@ -341,11 +346,12 @@ def judge_files(
     judged = _judged(found.evidence, context, found.sha256, None)
     final = replace(judged, sentences=(*judged.sentences, *found.notes))
     into = out or asked.reports / context.run_id
-    publish(final, into, _pages(), warn)
+    publish(final, into, pages(), warn)
     return final, into
 
 
-def _pages() -> list[Sink]:
+def pages() -> list[Sink]:
+    """The sinks that write a report's pages into its folder."""
     return [plugins.load("sink", name)() for name in ("folder", "junit")]
 
 
@@ -372,7 +378,7 @@ def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None])
         judged = _judged_again(folder, info, runs.load_policy(folder))
         _refuse_missing(judged)
         final = replace(judged, promotion=_promote(info, judged, folder, warn))
-        publish(final, folder, _pages(), warn)
+        publish(final, folder, pages(), warn)
     return final
 
 

@@ -50,6 +50,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mlflow": "quantgate.registries.mlflow:MlflowRegistry",
         "local": "quantgate.registries.local:LocalRegistry",
     },
+    "signer": {
+        "ed25519": "quantgate.signers.ed25519:Ed25519Signer",
+        "sigstore": "quantgate.signers.sigstore:SigstoreSigner",
+    },
 }
 
 

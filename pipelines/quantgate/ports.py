@@ -211,6 +211,19 @@ class Registry(Protocol):
         """Compare-and-set. Raises ``RegistryError`` where the alias does not point at ``expecting``."""
 
 
+class Signer(Protocol):
+    """Puts its name under a statement, in one signed envelope, and checks who put theirs."""
+
+    def sign(self, statement: bytes, secret: str) -> str:
+        """The signed envelope as text; ``secret`` is what the adapter signs with: a key file, an identity."""
+
+    def check(self, text: str, trusted: Sequence[str]) -> str:
+        """Key id of the trusted key that signed. Raises ``SignatureError`` for a foreign key or a signature that does not hold."""
+
+    def payload(self, text: str) -> bytes:
+        """The statement in an envelope, believed or not. Raises ``SignatureError`` where there is none."""
+
+
 __all__ = [
     "Device",
     "Display",
@@ -224,6 +237,7 @@ __all__ = [
     "Reader",
     "Registry",
     "Session",
+    "Signer",
     "Sink",
     "Tokenizer",
     "Worker",
