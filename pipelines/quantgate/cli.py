@@ -28,6 +28,8 @@ EPILOG = f"""start here:
   quantgate judge --reference FILE --candidate FILE --policy FILE
                                              judge per-item results of lm-eval, Inspect, NeMo Evaluator, or a table
   quantgate promote RUN                      move the alias to the variant that passed
+  quantgate rollback --to VERSION --reason TEXT
+                                             move the alias back, with the reason on record
   quantgate compare RUN_A RUN_B              what moved between two stored runs
   quantgate policy explain FILE              what a policy demands, and what golden sets can resolve under it
   quantgate signoff RUN --decision approve ...
@@ -37,7 +39,7 @@ EPILOG = f"""start here:
 
 {EXIT_CODES}"""
 
-COMMANDS = ("signoff", "verify")
+COMMANDS = ("rollback", "signoff", "verify")
 """Commands with a module of their own in ``commands/``."""
 
 
@@ -211,6 +213,7 @@ def _add_promote(commands: Any) -> None:
     parser = _add(commands, "promote", _promote, text, "quantgate promote 5f1c --alias champion")
     _add_run_argument(parser)
     parser.add_argument("--alias", metavar="NAME", help="another alias than the config's")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be promoted; register, move and write nothing")
 
 
 def _add_compare(commands: Any) -> None:
@@ -364,6 +367,10 @@ def _promote(arguments: argparse.Namespace) -> int:
         _quantgate("names").check_alias(arguments.alias)
     pipeline = _quantgate("pipeline")
     folder = _quantgate("runs").find_run(arguments.run, arguments.reports)
+    if arguments.dry_run:
+        report, said = pipeline.rehearse(folder, arguments.alias)
+        print(said)
+        return int(report.exit_code)
     report = pipeline.promote_stored(folder, arguments.alias, _aside)
     print(_quantgate("render.terminal").promotion_line(report))
     if report.exit_code == 0 and not report.promotion.promoted:

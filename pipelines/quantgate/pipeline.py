@@ -355,7 +355,7 @@ def pages() -> list[Sink]:
     return [plugins.load("sink", name)() for name in ("folder", "junit")]
 
 
-def _refuse_missing(judged: Report) -> None:
+def refuse_missing(judged: Report) -> None:
     """The checkpoint that would go out must be there, every byte as it was judged."""
     row = next((one for one in judged.measurements if one.variant == judged.chosen), None)
     if row is None or row.artifact_path is None or not Path(row.artifact_path).is_absolute():
@@ -364,6 +364,18 @@ def _refuse_missing(judged: Report) -> None:
     if not path.is_dir() or rundir.digest_folder(path)[0] != row.artifact_sha256:
         state = "was altered" if path.is_dir() else "is gone"
         raise RunFolderError(f"the checkpoint of {row.variant} {state}: {path}; run the config again, then promote that run")
+
+
+def rehearse(folder: Path, alias: str | None) -> tuple[Report, str]:
+    """What promoting a stored run would do, judged again from its evidence. Registers, moves and writes nothing."""
+    info = runs.load_info(folder)
+    judged = judge_stored(folder)
+    refuse_missing(judged)
+    target = promote.Target(registry=info.registry, model=info.registered_model, alias=alias or info.alias)
+    store = info.tracking_uri.removeprefix("sqlite:///")
+    unused = info.registry == "mlflow" and store != info.tracking_uri and not Path(store).is_file()  # asking would create it
+    previous = None if unused else registry_of(info, folder).alias(target.model, target.alias)
+    return judged, promote.rehearsed(target, judged, previous)
 
 
 def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None]) -> Report:
@@ -376,7 +388,7 @@ def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None])
         info = replace(info, alias=alias)
     with rundir.held(folder):
         judged = _judged_again(folder, info, runs.load_policy(folder))
-        _refuse_missing(judged)
+        refuse_missing(judged)
         final = replace(judged, promotion=_promote(info, judged, folder, warn))
         publish(final, folder, pages(), warn)
     return final

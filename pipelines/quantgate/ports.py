@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,8 +207,14 @@ class Registry(Protocol):
     def alias(self, model: str, alias: str) -> str | None:
         """The version the alias points at, None where it points nowhere."""
 
-    def move(self, model: str, alias: str, *, to: str, expecting: str | None) -> None:
-        """Compare-and-set. Raises ``RegistryError`` where the alias does not point at ``expecting``."""
+    def move(self, model: str, alias: str, *, to: str, expecting: str | None, reason: str | None = None) -> None:
+        """Compare-and-set. Raises ``RegistryError`` where the alias does not point at ``expecting``.
+
+        ``reason``: why it is moved back; kept with the history of the move.
+        """
+
+    def tags(self, model: str, version: str) -> Mapping[str, str]:
+        """What a version was registered with. Raises ``RegistryError`` where there is no such version."""
 
 
 class Signer(Protocol):

@@ -60,7 +60,8 @@ def _found(signed: SignOff) -> Iterable[tuple[str, str]]:
 
 def _rests_on(signed: SignOff) -> Iterable[tuple[str, str]]:
     facts, place = signed.facts, signed.facts.environment
-    yield "Checkpoint", f"{len(signed.checkpoint)} files, {signed.checkpoint_sha256}" if signed.checkpoint else "none at hand"
+    many = f"{len(signed.checkpoint)} file{'' if len(signed.checkpoint) == 1 else 's'}"
+    yield "Checkpoint", f"{many}, {signed.checkpoint_sha256}" if signed.checkpoint else "none at hand"
     yield "Evidence", facts.evidence_sha256
     yield "Policy", facts.policy_sha256
     yield "Report", facts.report_sha256
@@ -86,7 +87,7 @@ def _text(value: str) -> str:
 
 
 _STYLE = """
-body { font: 10.5pt/1.4 system-ui, "Helvetica Neue", Arial, sans-serif; color: #1c2430; margin: 0; }
+body { font: 10pt/1.35 system-ui, "Helvetica Neue", Arial, sans-serif; color: #1c2430; margin: 0; }
 main { max-width: 180mm; margin: 0 auto; padding: 8mm; }
 h1 { font-size: 16pt; margin: 0 0 4mm; }
 h2 { font-size: 11pt; margin: 4mm 0 1mm; border-bottom: 1px solid #1c2430; }
@@ -94,6 +95,7 @@ dl { display: grid; grid-template-columns: 36mm 1fr; gap: 0.6mm 4mm; margin: 0; 
 dt { color: #56616e; }
 dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
 table { border-collapse: collapse; width: 100%; font-size: 9.5pt; }
+td:first-child, td:nth-child(2) { overflow-wrap: normal; white-space: nowrap; }
 td { padding: 0.6mm 2mm 0.6mm 0; vertical-align: top; border-bottom: 1px solid #d7dde3; overflow-wrap: anywhere; }
 .sign { margin-top: 10mm; width: 90mm; border-top: 1px solid #1c2430; }
 .sign p, .note { font-size: 8.5pt; color: #56616e; margin: 1mm 0; overflow-wrap: anywhere; }
