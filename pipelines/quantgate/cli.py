@@ -21,6 +21,7 @@ EXIT_CODES = """exit codes:
   130  interrupted; the run can be resumed"""
 
 EPILOG = f"""start here:
+  quantgate init MODEL                       write config, policy and golden-set skeleton for your own model
   quantgate run configs/demo.yaml            measure, judge, report and promote the variants of a config
   quantgate show RUN                         the verdict of a stored run; RUN is a folder or a part of its id
   quantgate show RUN --variant nf4           every check of one variant, and its worst answers
@@ -39,7 +40,7 @@ EPILOG = f"""start here:
 
 {EXIT_CODES}"""
 
-COMMANDS = ("rollback", "signoff", "verify")
+COMMANDS = ("init", "rollback", "signoff", "verify")
 """Commands with a module of their own in ``commands/``."""
 
 
