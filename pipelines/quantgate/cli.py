@@ -40,7 +40,7 @@ EPILOG = f"""start here:
 
 {EXIT_CODES}"""
 
-COMMANDS = ("init", "rollback", "signoff", "verify")
+COMMANDS = ("init", "rollback", "signoff", "trend", "verify")
 """Commands with a module of their own in ``commands/``."""
 
 
