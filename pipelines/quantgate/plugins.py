@@ -56,6 +56,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
 }
 
+EXTRAS = {"signer": "signing"}
+"""Seams whose libraries come with an extra of quantgate."""
+
 
 def known(seam: str) -> dict[str, str]:
     """Every name of a seam with its target, installed entry points included; built-in names win."""
@@ -77,7 +80,8 @@ def load(seam: str, name: str) -> Any:
         missing = (error.name or "?").split(".")[0]
         if missing == "quantgate":
             raise
-        raise MissingExtra(f"{seam} '{name}'", missing, install=f"pip install {missing}") from error
+        wanted = f"'quantgate[{EXTRAS[seam]}]'" if seam in EXTRAS and missing != name else missing
+        raise MissingExtra(f"{seam} '{name}'", missing, install=f"pip install {wanted}") from error
     if not hasattr(found, attribute):
         raise UsageError(f"{seam} '{name}' is entered as {module}:{attribute}, and {module} has no such class")
     return getattr(found, attribute)

@@ -15,8 +15,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from quantgate import pipeline, rundir, runs
-from quantgate.errors import QuantgateError, RegistryError, RunFolderError, SignatureError, SignOffError, UsageError
+from quantgate import golden, pipeline, rundir, runs
+from quantgate.errors import (
+    GoldenSetError,
+    QuantgateError,
+    RegistryError,
+    RunFolderError,
+    SignatureError,
+    SignOffError,
+    UsageError,
+)
 from quantgate.ports import Signer
 from quantgate.records import FileDigest, MeasurementRow, Report, Signatory, SignOff
 from quantgate.render import signoff as sheet
@@ -70,11 +78,24 @@ def _believed(folder: Path) -> Report:
     key = rundir.decode(rundir.Envelope, rundir.read_text(folder / "evidence.json")).key
     if key != info.run_id or judged.fingerprint.config_sha256 != info.config_sha256:
         raise SignOffError(f"{folder / 'evidence.json'} is not the evidence of run {info.run_id}: it was taken in another run")
+    _refuse_other_questions(folder, judged)
     if stored != judged:
         names = [field.name for field in fields(Report) if getattr(stored, field.name) != getattr(judged, field.name)]
         what = f"it says something else of {', '.join(names)} than the evidence, judged again under the run's policy"
         raise SignOffError(f"{folder / 'report.json'} cannot be signed: {what}; it was altered, or another version wrote it")
     return judged
+
+
+def _refuse_other_questions(folder: Path, judged: Report) -> None:
+    """The run's copy of a golden set must be the set itself, where that is still there under the digest that was asked."""
+    for row in judged.golden_sets:
+        copy = runs.load_golden(folder, row.name, row.sha256)
+        try:
+            original = golden.load(Path(copy.path))
+        except (GoldenSetError, OSError):
+            continue
+        if original.sha256 == copy.sha256 and original.items != copy.items:
+            raise SignOffError(f"{folder / 'golden' / f'{row.name}.json'} does not hold the questions of {original.label}: it was altered")
 
 
 def _bound(asked: Asked, judged: Report) -> SignOff:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from chain import CONTROL, REFERENCE, Chain, Done, candidate
+from publishing import store_in
+from quantgate.registries.mlflow import MlflowRegistry
 
 WHY = ("--reason", "wrong\ndoses")
 
@@ -106,3 +108,24 @@ def test_a_rehearsal_writes_nothing(two: Chain) -> None:
     done = two.cli("promote", two.runs[2], "--dry-run")
     assert (done.code, "Nothing would be promoted: the run fails" in done.out) == (1, True), done.out
     assert files_of(two.reports) == before
+
+
+def test_on_mlflow(chain: Chain) -> None:
+    """The same over MLflow: a rehearsal creates no store; a move back leaves its reason on both versions."""
+    promotion = {"registry": "mlflow", "model": "m"}
+    chain.run(variants=[REFERENCE, candidate(), CONTROL])
+    info = json.loads((chain.last / "run.json").read_text(encoding="utf-8"))
+    (chain.last / "run.json").write_text(json.dumps({**info, "registry": "mlflow", "registered_model": "m"}), encoding="utf-8")
+    done = chain.cli("promote", chain.last, "--dry-run")
+    assert (done.code, "champion of m would move from nothing" in done.out) == (0, True), done.err
+    assert not (chain.reports / "mlflow.db").exists()
+    uri = store_in(chain.reports)
+    assert chain.cli("promote", chain.last).code == 0
+    assert chain.run(variants=[REFERENCE, candidate(weight_bytes=120_000_000), CONTROL], promotion=promotion).code == 0
+    done = chain.cli("rollback", "--run", chain.last, "--to", "1", *WHY)
+    assert (done.code, "champion of m: version 2 -> version 1" in done.out) == (0, True), done.err
+    registry = MlflowRegistry(tracking_uri=uri)
+    assert registry.alias("m", "champion") == "1"
+    for version in ("1", "2"):
+        notes = {key: value for key, value in registry.tags("m", version).items() if key.startswith("rollback.")}
+        assert list(notes.values()) == ["champion: version 2 -> 1: wrong doses"]

@@ -352,6 +352,14 @@ def test_evidence_of_another_run_is_not_signed(chain: Chain, keys: Path) -> None
     assert (done.code, "it was taken in another run" in done.err) == (4, True), done.err
 
 
+def test_other_questions_are_not_signed(passed: Chain, tmp_path: Path, keys: Path, inline: None) -> None:
+    """A run's copy of the golden set with another question in it is told from the set itself."""
+    chain = passed.copy(tmp_path / "stored")
+    reseal(chain.last / "golden" / "sums.json", ["items", 3, "prompt"], "2 + 2 =")
+    done = _signoff(chain, keys, "--decision", "approve")
+    assert (done.code, "does not hold the questions of sums v1" in done.err) == (4, True), done.err
+
+
 def test_an_altered_or_absent_checkpoint_is_not_approved(passed: Chain, tmp_path: Path, keys: Path, inline: None) -> None:
     """The bytes that would go out must be those that were judged."""
     chain = passed.copy(tmp_path / "stored")

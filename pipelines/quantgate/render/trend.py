@@ -102,14 +102,14 @@ def figure(found: Trend) -> str:
 def _panel(canvas: figures._Canvas, one: TrendSeries, nights: Sequence[str], top: float) -> None:
     bounds = [bound for point in one.points for bound in (point.value, point.lower, point.upper) if bound is not None]
     low, high = min(bounds), max(bounds)
-    room = (high - low) * 0.08 or abs(high) * 0.02 or 1.0
+    room = max((high - low) * 0.08, abs(high) * 0.01) or 1.0
     across = figures._Scale((0.0, float(max(len(nights) - 1, 1))), (_LEFT, _RIGHT))
     up = figures._Scale((low - room, high + room), (top + _PANEL - 34, top + 8))
     places = {run: across(float(at)) for at, run in enumerate(nights)}
     canvas.text(12, top + 22, q.shortened(one.variant, 20), weight=600)
     canvas.note(12, top + 38, NAMES[one.what])
     canvas.note(12, top + 53, one.golden_set or "")
-    for bound in (low, high) if high > low else (low,):
+    for bound in (low, high) if value(one.what, high) != value(one.what, low) else (low,):
         canvas.note(_LEFT - 8, up(bound) + 4, value(one.what, bound), size=11, anchor="end")
     canvas.line((_LEFT, up(low - room)), (_RIGHT, up(low - room)), stroke=figures._RULE)
     for point in one.points:
