@@ -1111,6 +1111,7 @@ class SignedVerdict:
     """The gate's word on one variant, as it was signed."""
 
     variant: str
+    role: Role
     outcome: Outcome
     because: str
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from quantgate import golden, pipeline, rundir, runs
+from quantgate import golden, pipeline, provenance, rundir, runs
 from quantgate.errors import (
     GoldenSetError,
     QuantgateError,
@@ -116,7 +116,7 @@ def _bound(asked: Asked, judged: Report) -> SignOff:
         checkpoint=files,
         checkpoint_path=str(place) if files else None,
         files=_files(asked.run),
-        verifier=judged.fingerprint.quantgate_version,
+        verifier=provenance.own_version(),
     )
 
 
@@ -129,6 +129,8 @@ def _checkpoint(asked: Asked, row: MeasurementRow | None, *, needed: bool) -> tu
         return None, ()
     files = rundir.file_digests(place)
     if rundir.digest_of_files(files) != row.artifact_sha256:
+        if not needed and asked.checkpoint is None:
+            return None, ()  # a rejection needs none, least of all one that was altered
         raise SignOffError(f"the checkpoint at {place} is not the one that was judged: a file was changed, added or taken away")
     return place.resolve(), files
 

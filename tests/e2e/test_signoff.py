@@ -326,7 +326,9 @@ def test_a_control_is_never_approved(passed: Chain, tmp_path: Path, keys: Path, 
     """In a run that passed, a variant that did not pass cannot be approved, nor one that the run does not have."""
     chain = passed.copy(tmp_path / "stored")
     done = _signoff(chain, keys, "--decision", "approve", "--variant", "int2")
-    assert (done.code, "int2 is 'fail'" in done.err) == (4, True), done.err
+    assert (done.code, "int2 is a known_bad variant; only a candidate goes out" in done.err) == (4, True), done.err
+    done = _signoff(chain, keys, "--decision", "approve", "--variant", "float32")
+    assert (done.code, "float32 is a reference variant" in done.err) == (4, True), done.err
     assert _signoff(chain, keys, "--decision", "approve", "--variant", "int9").code == 2
 
 
@@ -368,6 +370,13 @@ def test_an_altered_or_absent_checkpoint_is_not_approved(passed: Chain, tmp_path
     assert (done.code, "is not the one that was judged" in done.err) == (4, True), done.err
     done = _signoff(chain, keys, "--decision", "approve", "--checkpoint", str(tmp_path / "nowhere"))
     assert (done.code, "there is no checkpoint at" in done.err) == (4, True), done.err
+    place = tmp_path / "copy"
+    report = report_of(chain.last)
+    shutil.copytree(next(row["artifact_path"] for row in report["measurements"] if row["variant"] == "int8"), place)
+    assert _signoff(chain, keys, "--decision", "approve", "--checkpoint", str(place)).code == 0
+    (place / "more.json").write_text("{}")
+    done = _signoff(chain, keys, "--decision", "reject", "--comment", "no", "--checkpoint", str(place))
+    assert (done.code, "is not the one that was judged" in done.err) == (4, True), done.err
 
 
 def test_an_unfinished_run_is_not_signed(passed: Chain, tmp_path: Path, keys: Path, inline: None) -> None:

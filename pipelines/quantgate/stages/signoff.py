@@ -61,7 +61,9 @@ def facts(judged: Report, digests: Digests) -> SignedFacts:
         exit_code=judged.exit_code,
         headline=judged.headline,
         chosen=judged.chosen,
-        verdicts=tuple(SignedVerdict(variant=one.variant, outcome=one.outcome, because=one.because) for one in judged.verdicts),
+        verdicts=tuple(
+            SignedVerdict(variant=one.variant, role=one.role, outcome=one.outcome, because=one.because) for one in judged.verdicts
+        ),
         waivers=tuple(_used(judged.policy.waivers, judged.verdicts)),
         golden_sets=tuple(
             SignedGolden(name=one.name, version=one.version, sha256=one.sha256, items=one.items) for one in judged.golden_sets
@@ -101,6 +103,8 @@ def why_no_approval(signed: SignedFacts, variant: str | None, at: str) -> str | 
     found = next((one for one in signed.verdicts if one.variant == variant), None)
     if found is None:
         return "the run chose no variant" if variant is None else f"the run has no variant '{variant}'"
+    if found.role != "candidate":
+        return f"{variant} is a {found.role} variant; only a candidate goes out"
     if found.outcome != "pass":
         return f"{variant} is '{found.outcome}', judged again from its evidence: it {found.because}"
     lapsed = expired(signed.waivers, at)
