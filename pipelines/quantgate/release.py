@@ -1,4 +1,4 @@
-"""Signing off a stored run, checking a sign-off against the files, and moving a release back: who decided what, on which bytes.
+"""Signing off a stored run, and checking a sign-off against the files: who decided what, on which bytes.
 
 Knows run folders, the chain that judges again, and signers. What an approval needs is decided in ``stages.signoff``. Neither the stored
 report nor the stored outcome is believed: evidence and policy are judged again, for the signature and for every check of it.
@@ -7,7 +7,7 @@ report nor the stored outcome is believed: evidence and policy are judged again,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from hashlib import sha256
@@ -19,7 +19,6 @@ from quantgate import golden, pipeline, provenance, rundir, runs
 from quantgate.errors import (
     GoldenSetError,
     QuantgateError,
-    RegistryError,
     RunFolderError,
     SignatureError,
     SignOffError,
@@ -346,46 +345,3 @@ def _standing(signed: SignOff, now: str) -> Iterator[Finding]:
         yield Finding(kind="reservation", text=f"a waiver has expired since: {stage.waiver_words(waiver)}")
     if (why := stage.why_no_approval(facts, signed.variant, person.signed_at)) is not None:
         yield _fault(f"the evidence does not carry the approval: {why}")
-
-
-# ---------------------------------------------------------------------------------------------- moving back
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rollback:
-    """Which version is to be out again, and why. ``run``: any run of the model; ``expecting``: the version that must be out now."""
-
-    run: Path
-    to: str
-    reason: str
-    alias: str | None = None
-    expecting: str | None = None
-
-
-def roll_back(asked: Rollback) -> str:
-    """Move the alias back by compare-and-set and return what was done. Raises ``RegistryError`` where nothing may be moved."""
-    if not asked.reason.strip():
-        raise UsageError("a rollback needs a reason: what is wrong with the version that is out")
-    info = runs.load_info(asked.run)
-    model, alias = info.registered_model, asked.alias or info.alias
-    registry = pipeline.registry_of(info, asked.run)
-    tags, current = registry.tags(model, asked.to), registry.alias(model, alias)
-    if asked.to == current:
-        raise RegistryError(f"alias '{alias}' of '{model}' points at version {current} already; nothing was moved")
-    if current is None:
-        raise RegistryError(f"alias '{alias}' of '{model}' points nowhere, so there is nothing to move back from; promote a run instead")
-    _refuse_unusable(asked.to, tags)
-    reason = " ".join(asked.reason.split())
-    registry.move(model, alias, to=asked.to, expecting=asked.expecting or current, reason=reason)
-    what = f"{tags.get('variant', 'a variant')} of run {tags.get('run_id', 'not known')}"
-    return f"{alias} of {model}: version {asked.expecting or current} -> version {asked.to}, {what}. Reason on record: {reason}"
-
-
-def _refuse_unusable(version: str, tags: Mapping[str, str]) -> None:
-    """The checkpoint that would be out again must be there, every byte as it was judged."""
-    path = Path(tags.get("artifact_path", ""))
-    if not path.is_absolute():  # a run whose places are told without a machine
-        return
-    if not path.is_dir() or rundir.digest_folder(path)[0] != tags.get("artifact_sha256"):
-        state = "was altered" if path.is_dir() else "is gone"
-        raise RegistryError(f"the checkpoint of version {version} {state}: {path}; nothing was moved")

@@ -123,7 +123,6 @@ def files(model: Model, golden_set: str) -> dict[str, str]:
         "prompt": str(prompt),
         "output": str(output),
         "control": f"group:{GROUP}" if even else "channel",
-        "alpha": "0.05",
     }
     texts = {
         "run.yaml": _RUN,
@@ -216,7 +215,7 @@ why: >-
 
 require: any                      # the best candidate that passes goes forward; all: every candidate must pass
 correction: holm                  # several candidates are several chances to pass: stricter levels
-alpha: $alpha                       # chance of a false pass for a variant that loses as much as the margin
+alpha: 0.05                       # chance of a false pass for a variant that loses as much as the margin
 minimum_items: 500                # a smaller golden set is not measured
 objective: freed_bytes            # or ceiling, tokens_per_s_at_ceiling, smallest_loss
 require_controls: true            # without a known-bad control the run is not measured

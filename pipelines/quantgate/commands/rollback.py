@@ -30,12 +30,12 @@ def add(commands: Any, make: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Move the alias back and say from where to where."""
-    names, release, runs = (import_module(f"quantgate.{name}") for name in ("names", "release", "runs"))
+    names, back, runs = (import_module(f"quantgate.{name}") for name in ("names", "rollback", "runs"))
     if arguments.alias is not None:
         names.check_alias(arguments.alias)
     folder = runs.find_run(arguments.run, arguments.reports) if arguments.run else runs.only_model(arguments.reports)
-    asked = release.Rollback(
+    asked = back.Rollback(
         run=folder, alias=arguments.alias, to=arguments.to, expecting=arguments.expecting, reason=arguments.reason
     )
-    print(release.roll_back(asked))
+    print(back.roll_back(asked))
     return 0
