@@ -23,6 +23,7 @@ EXIT_CODES = """exit codes:
   130  interrupted; the run can be resumed"""
 
 EPILOG = f"""start here:
+  quantgate init MODEL                       write config, policy and golden-set skeleton for your own model
   quantgate run configs/demo.yaml            measure, judge, report and promote the variants of a config
   quantgate plan CONFIG                      what a run would do, before anything is loaded
   quantgate show RUN                         the verdict of a stored run; RUN is a folder or a part of its id
@@ -31,6 +32,8 @@ EPILOG = f"""start here:
   quantgate judge --reference FILE --candidate FILE --policy FILE
                                              judge per-item results of lm-eval, Inspect, NeMo Evaluator, or a table
   quantgate promote RUN                      move the alias to the variant that passed
+  quantgate rollback --to VERSION --reason TEXT
+                                             move the alias back, with the reason on record
   quantgate compare RUN_A RUN_B              what moved between two stored runs
   quantgate policy explain FILE              what a policy demands, and what golden sets can resolve under it
   quantgate cache list                       what the cache holds; verify it, or prune it
@@ -38,9 +41,15 @@ EPILOG = f"""start here:
   quantgate golden add SET --from FILE --reason TEXT
                                              make the next version of a golden set, logged
   quantgate ceiling MODEL --memory 24GB      how many requests fit, by bit width and cache type; no weights needed
+  quantgate signoff RUN --decision approve ...
+                                             sign the release, or its rejection, with a person's name under it
+  quantgate verify FILE --key PUBLIC_KEY     check a sign-off and every byte that it was given for
   quantgate ui                               open the MLflow UI on the store of the reports
 
 {EXIT_CODES}"""
+
+COMMANDS = ("init", "rollback", "signoff", "trend", "verify")
+"""Commands with a module of their own in ``commands/``."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -122,6 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     ceiling_command.add(commands, _add, print)
     plan_command.add(commands, _add, print)
     _add_ui(commands)
+    for name in COMMANDS:
+        import_module(f"quantgate.commands.{name}").add(commands, _add)
     return parser
 
 
@@ -215,6 +226,7 @@ def _add_promote(commands: Any) -> None:
     parser = _add(commands, "promote", _promote, text, "quantgate promote 5f1c --alias champion")
     _add_run_argument(parser)
     parser.add_argument("--alias", metavar="NAME", help="another alias than the config's")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be promoted; register, move and write nothing")
 
 
 def _add_compare(commands: Any) -> None:
@@ -378,6 +390,10 @@ def _promote(arguments: argparse.Namespace) -> int:
         _quantgate("names").check_alias(arguments.alias)
     pipeline = _quantgate("pipeline")
     folder = _quantgate("runs").find_run(arguments.run, arguments.reports)
+    if arguments.dry_run:
+        report, said = pipeline.rehearse(folder, arguments.alias)
+        print(said)
+        return int(report.exit_code)
     report = pipeline.promote_stored(folder, arguments.alias, _aside)
     print(_quantgate("render.terminal").promotion_line(report))
     if report.exit_code == 0 and not report.promotion.promoted:

@@ -20,6 +20,8 @@
     │   ├── BrokenResults        results of another tool that are not whole
     │   └── NotComparable        which field differs
     ├── RunFolderError           exit 4: unreadable, unwritable or altered
+    ├── SignOffError             exit 4: a decision that the evidence does not carry, or that could not be signed
+    ├── SignatureError           exit 4: an envelope that is none, a signature that does not hold, a foreign key
     └── RegistryError            exit 4: a promotion that was refused or lost a race
 """
 
@@ -145,3 +147,11 @@ class RunFolderError(QuantgateError):
 
 class RegistryError(QuantgateError):
     """A registry that refused, failed, or in which another promotion came first."""
+
+
+class SignOffError(QuantgateError):
+    """A decision that the evidence does not carry, or that could not be signed."""
+
+
+class SignatureError(QuantgateError):
+    """An envelope that is none, a signature that does not hold, or a key that nobody vouched for."""

@@ -273,7 +273,7 @@ def rejudge(folder: Path, policy: Policy, warn: Callable[[str], None]) -> tuple[
     """Judge a stored run under another policy and store the new report beside the old one. Needs no model."""
     judged = _judged_again(folder, runs.load_info(folder), policy)
     into = folder / "judgements" / f"{policy.name}-{judged.policy_sha256[:8]}"
-    publish(judged, into, _pages(), warn)
+    publish(judged, into, pages(), warn)
     return judged, into
 
 
@@ -290,6 +290,11 @@ def _judged_again(folder: Path, info: RunInfo, policy: Policy) -> Report:
     seconds = runs.load_report(folder).seconds if (folder / "report.json").is_file() else 0.0
     goldens = tuple(runs.load_golden(folder, one.name, one.sha256) for one in evidence.golden_sets)
     return judge(evidence, _context(info, goldens, policy, folder, seconds))
+
+
+def judge_stored(folder: Path) -> Report:
+    """The report of a stored run, judged again by its own policy from its evidence alone. Writes nothing."""
+    return _judged_again(folder, runs.load_info(folder), runs.load_policy(folder))
 
 
 def judge_files(
@@ -314,15 +319,16 @@ def judge_files(
     judged = _judged(found.evidence, context, found.sha256, None)
     final = replace(judged, sentences=(*judged.sentences, *found.notes))
     into = out or asked.reports / context.run_id
-    publish(final, into, _pages(), warn)
+    publish(final, into, pages(), warn)
     return final, into
 
 
-def _pages() -> list[Sink]:
+def pages() -> list[Sink]:
+    """The sinks that write a report's pages into its folder."""
     return [plugins.load("sink", name)() for name in ("folder", "junit")]
 
 
-def _refuse_missing(judged: Report) -> None:
+def refuse_missing(judged: Report) -> None:
     """The checkpoint that would go out must be there, every byte as it was judged."""
     row = next((one for one in judged.measurements if one.variant == judged.chosen), None)
     if row is None or row.artifact_path is None or not Path(row.artifact_path).is_absolute():
@@ -331,6 +337,18 @@ def _refuse_missing(judged: Report) -> None:
     if not path.is_dir() or rundir.digest_folder(path)[0] != row.artifact_sha256:
         state = "was altered" if path.is_dir() else "is gone"
         raise RunFolderError(f"the checkpoint of {row.variant} {state}: {path}; run the config again, then promote that run")
+
+
+def rehearse(folder: Path, alias: str | None) -> tuple[Report, str]:
+    """What promoting a stored run would do, judged again from its evidence. Registers, moves and writes nothing."""
+    info = runs.load_info(folder)
+    judged = judge_stored(folder)
+    refuse_missing(judged)
+    target = promote.Target(registry=info.registry, model=info.registered_model, alias=alias or info.alias)
+    store = info.tracking_uri.removeprefix("sqlite:///")
+    unused = info.registry == "mlflow" and store != info.tracking_uri and not Path(store).is_file()  # asking would create it
+    previous = None if unused else registry_of(info, folder).alias(target.model, target.alias)
+    return judged, promote.rehearsed(target, judged, previous)
 
 
 def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None]) -> Report:
@@ -343,9 +361,9 @@ def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None])
         info = replace(info, alias=alias)
     with rundir.held(folder):
         judged = _judged_again(folder, info, runs.load_policy(folder))
-        _refuse_missing(judged)
+        refuse_missing(judged)
         final = replace(judged, promotion=_promote(info, judged, folder, warn))
-        publish(final, folder, _pages(), warn)
+        publish(final, folder, pages(), warn)
     return final
 
 

@@ -69,8 +69,16 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mlflow": "quantgate.registries.mlflow:MlflowRegistry",
         "local": "quantgate.registries.local:LocalRegistry",
     },
+    "signer": {
+        "ed25519": "quantgate.signers.ed25519:Ed25519Signer",
+        "sigstore": "quantgate.signers.sigstore:SigstoreSigner",
+    },
 }
-EXTRAS = {"lm_eval": "'quantgate[lm-eval]'", **dict.fromkeys(("jsonschema", "rouge_score", "sacrebleu"), "'quantgate[metrics]'")}
+EXTRAS = {
+    "lm_eval": "'quantgate[lm-eval]'",
+    **dict.fromkeys(("jsonschema", "rouge_score", "sacrebleu"), "'quantgate[metrics]'"),
+    **dict.fromkeys(("securesystemslib", "in_toto_attestation"), "'quantgate[signing]'"),
+}
 """Library -> what to install, where that is not the library's own name."""
 
 BESIDE: dict[str, dict[str, str]] = {

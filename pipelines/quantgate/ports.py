@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -273,8 +273,27 @@ class Registry(Protocol):
     def alias(self, model: str, alias: str) -> str | None:
         """The version the alias points at, None where it points nowhere."""
 
-    def move(self, model: str, alias: str, *, to: str, expecting: str | None) -> None:
-        """Compare-and-set. Raises ``RegistryError`` where the alias does not point at ``expecting``."""
+    def move(self, model: str, alias: str, *, to: str, expecting: str | None, reason: str | None = None) -> None:
+        """Compare-and-set. Raises ``RegistryError`` where the alias does not point at ``expecting``.
+
+        ``reason``: why it is moved back; kept with the history of the move.
+        """
+
+    def tags(self, model: str, version: str) -> Mapping[str, str]:
+        """What a version was registered with. Raises ``RegistryError`` where there is no such version."""
+
+
+class Signer(Protocol):
+    """Puts its name under a statement, in one signed envelope, and checks who put theirs."""
+
+    def sign(self, statement: bytes, secret: str) -> str:
+        """The signed envelope as text; ``secret`` is what the adapter signs with: a key file, an identity."""
+
+    def check(self, text: str, trusted: Sequence[str]) -> str:
+        """Key id of the trusted key that signed. Raises ``SignatureError`` for a foreign key or a signature that does not hold."""
+
+    def payload(self, text: str) -> bytes:
+        """The statement in an envelope, believed or not. Raises ``SignatureError`` where there is none."""
 
 
 __all__ = [
@@ -291,6 +310,7 @@ __all__ = [
     "Reader",
     "Registry",
     "Session",
+    "Signer",
     "Sink",
     "Source",
     "TaskSource",

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from quantgate.errors import RunFolderError
 from quantgate.files import file_digest, write_whole
-from quantgate.records import Artifact, Distributions, DivergenceConfig, GoldenSet
+from quantgate.records import Artifact, Distributions, DivergenceConfig, FileDigest, GoldenSet
 
 SCHEMA_VERSION = 1
 DIGITS = 12
@@ -195,15 +195,23 @@ def digest_folder(folder: Path) -> tuple[str, int]:
 
     Links are followed: a hub snapshot is made of them. What is hidden, or lies in a hidden folder, is no part of a model and left out.
     """
-    total, sha = 0, hashlib.sha256()
-    for name in sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file()):
-        if any(part.startswith(".") for part in name.parts):
-            continue
-        with (folder / name).open("rb") as stream:
-            content = hashlib.file_digest(stream, "sha256").hexdigest()
-        sha.update(f"{name.as_posix()}\0{content}\n".encode())
-        total += (folder / name).stat().st_size
-    return sha.hexdigest(), total
+    found = file_digests(folder)
+    return digest_of_files(found), sum((folder / one.name).stat().st_size for one in found)
+
+
+def file_digests(folder: Path) -> tuple[FileDigest, ...]:
+    """Every file of a folder with its digest, by name; hidden ones left out and links followed, as ``digest_folder`` does."""
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    seen = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    return tuple(FileDigest(name=name.as_posix(), sha256=file_digest(folder / name)) for name in seen)
+
+
+def digest_of_files(files: Iterable[FileDigest]) -> str:
+    """The digest of a folder that holds these files, in this order."""
+    sha = hashlib.sha256()
+    for one in files:
+        sha.update(f"{one.name}\0{one.sha256}\n".encode())
+    return sha.hexdigest()
 
 
 # ---------------------------------------------------------------------------------------------- stored results

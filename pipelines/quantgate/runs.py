@@ -80,6 +80,18 @@ def load_golden(folder: Path, name: str, sha256: str) -> GoldenSet:
     return found
 
 
+def only_model(reports: Path) -> Path:
+    """The newest run of a folder whose runs all register the same model in the same place. Raises ``UsageError`` for any other."""
+    found = sorted(reports.glob("*/run.json"), key=lambda path: path.stat().st_mtime)
+    places = {(one.registry, one.registered_model, one.tracking_uri) for one in (load_info(path.parent) for path in found)}
+    if not found:
+        raise UsageError(f"there is no run in {reports}; name the folder with --reports")
+    if len(places) > 1:
+        models = ", ".join(sorted({f"{model} ({registry})" for registry, model, _ in places}))
+        raise UsageError(f"the runs in {reports} are of several models or registries: {models}; name a run of the one meant with --run")
+    return found[-1].parent.resolve()
+
+
 def tracking_uri(reports: Path) -> str:
     """The MLflow store in a folder of reports; where there is none, the one that the newest run there names."""
     here = (reports / "mlflow.db").resolve()

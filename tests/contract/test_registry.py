@@ -95,6 +95,33 @@ def test_an_unknown_version_is_refused(registry: Registry, version: str) -> None
         registry.move("m", "champion", to=version, expecting=None)
 
 
+def test_a_move_back_keeps_its_reason(registry: Registry) -> None:
+    """The alias goes back to a version that passed, by compare-and-set; the versions stay, and the reason can be read."""
+    registry.register("m", report(), "int8")
+    registry.register("m", report(), "nf4")
+    registry.move("m", "champion", to="1", expecting=None)
+    registry.move("m", "champion", to="2", expecting="1")
+    with pytest.raises(RegistryError, match="another promotion came first"):
+        registry.move("m", "champion", to="1", expecting="1", reason="too late")
+    registry.move("m", "champion", to="1", expecting="2", reason="wrong doses")
+    assert registry.alias("m", "champion") == "1"
+    assert registry.tags("m", "2")["variant"] == "nf4"
+    if isinstance(registry, LocalRegistry):
+        assert [one.get("reason") for one in registry.history("m")] == [None, None, "wrong doses"]
+    else:
+        for version in ("1", "2"):
+            said = [value for key, value in registry.tags("m", version).items() if key.startswith("rollback.")]
+            assert said == ["champion: version 2 -> 1: wrong doses"]
+
+
+def test_tags_of_an_unknown_version_are_refused(registry: Registry) -> None:
+    """Neither an unknown version nor an unknown model has tags."""
+    registry.register("m", report(), "int8")
+    for model, version in (("m", "7"), ("other", "1")):
+        with pytest.raises(RegistryError, match="has no version"):
+            registry.tags(model, version)
+
+
 def test_a_reserved_alias_is_refused(registry: Registry) -> None:
     """The name rules hold for a move, too."""
     registry.register("m", report(), "int8")

@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipelines" / "quantgate"
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
-    "docs/judging-files.md",
+    "docs/judging-files.md", "docs/signing.md",
 )  # fmt: skip
-ADAPTERS = ("quantizers", "engines", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "render")
+ADAPTERS = ("quantizers", "engines", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render")
 PARTS_OF_ADAPTERS = {
     "quantizers/folder",
     "quantizers/settings",
@@ -47,6 +47,7 @@ PARTS_OF_ADAPTERS = {
     "engines/forest",
     "sinks/mlflow_store",
     "sinks/mlflow_figures",
+    "signers/envelope",
 }
 """Modules beside the adapters that are none themselves."""
 LINKS = ("https://keepachangelog.com/", "https://semver.org/")

@@ -97,3 +97,12 @@ def test_entry_without_such_a_class(entered: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"sink 'wrong' is entered as json:Sink, and json has no such class") as caught:
         plugins.load("sink", "wrong")
     assert isinstance(caught.value, QuantgateError)
+
+
+def test_a_signer_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes with an extra of quantgate is installed through it."""
+    monkeypatch.setitem(sys.modules, "securesystemslib.dsse", None)
+    for module in ("envelope", "ed25519"):
+        monkeypatch.delitem(sys.modules, f"quantgate.signers.{module}", raising=False)
+    with pytest.raises(MissingExtra, match=r"needs the library '\w+'.*pip install 'quantgate\[signing\]'$"):
+        plugins.load("signer", "ed25519")

@@ -170,7 +170,7 @@ class LocalRegistry:
         found = self._read()["models"].get(model, {}).get("aliases", {}).get(alias)
         return None if found is None else str(found)
 
-    def move(self, model: str, alias: str, *, to: str, expecting: str | None) -> None:
+    def move(self, model: str, alias: str, *, to: str, expecting: str | None, reason: str | None = None) -> None:
         """Compare-and-set, kept in the history. Raises ``RegistryError`` and changes nothing on any doubt."""
         check_alias(alias)
         with self._changing() as state:
@@ -179,10 +179,16 @@ class LocalRegistry:
             found = entry["aliases"].get(alias)
             check_expected(model, alias, found, expecting)
             entry["aliases"][alias] = to
-            entry["history"].append({"at": self._now(), "alias": alias, "from": found, "to": to})
+            why = {} if reason is None else {"reason": reason}
+            entry["history"].append({"at": self._now(), "alias": alias, "from": found, "to": to, **why})
+
+    def tags(self, model: str, version: str) -> Mapping[str, str]:
+        """What a version was registered with. Raises ``RegistryError`` where there is no such version."""
+        entry = self._read()["models"].get(model, {"versions": []})
+        return dict(_version(entry, model, version)["tags"])
 
     def history(self, model: str) -> tuple[dict[str, str | None], ...]:
-        """Every move of the model's aliases, oldest first: ``at`` (UTC), ``alias``, ``from``, ``to``."""
+        """Every move of the model's aliases, oldest first: ``at`` (UTC), ``alias``, ``from``, ``to``, and ``reason`` where it went back."""
         return tuple(self._read()["models"].get(model, {}).get("history", ()))
 
     @contextmanager

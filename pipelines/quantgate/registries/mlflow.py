@@ -12,8 +12,10 @@ registry``; the tag ``artifact_path`` holds the path in both cases. Weights are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,8 @@ _POINTER_FOLDER = "checkpoint"
 class MlflowRegistry:
     """The registry port over MLflow. ``tracking_uri``: ``sqlite:///<file>.db`` or the address of a server."""
 
-    def __init__(self, *, tracking_uri: str) -> None:
+    def __init__(self, *, tracking_uri: str, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._database = database_of(tracking_uri)
         self._uri = tracking_uri
 
@@ -56,8 +59,11 @@ class MlflowRegistry:
         with self._open() as client:
             return _alias(client, model, alias)
 
-    def move(self, model: str, alias: str, *, to: str, expecting: str | None) -> None:
-        """Compare, set, read back. Raises ``RegistryError`` on a refusal or a lost race."""
+    def move(self, model: str, alias: str, *, to: str, expecting: str | None, reason: str | None = None) -> None:
+        """Compare, set, read back. Raises ``RegistryError`` on a refusal or a lost race.
+
+        The reason of a move back becomes a tag of both versions, ``rollback.<time>.<alias>``; tags of earlier ones stay.
+        """
         check_alias(alias)
         with self._open() as client:
             check_promotable(model, to, _outcome(client, model, to))
@@ -69,6 +75,23 @@ class MlflowRegistry:
                     f"alias '{alias}' of '{model}' was set to version {to} and points at {found or 'nothing'} now: "
                     "another promotion came in between; run again to be compared with the version that is out"
                 )
+            if reason is not None:
+                self._note(client, model, alias, (expecting, to), reason)
+
+    def tags(self, model: str, version: str) -> Mapping[str, str]:
+        """What a version was registered with. Raises ``RegistryError`` where there is no such version."""
+        with self._open() as client:
+            return dict(_found(client, model, version).tags)
+
+    def _note(self, client: MlflowClient, model: str, alias: str, move: tuple[str | None, str], reason: str) -> None:
+        """Why an alias went back, on the version it left and on the one it points at."""
+        at = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+        said = f"{alias}: version {move[0]} -> {move[1]}: {reason}"
+        for version in (one for one in move if one is not None):
+            try:
+                client.set_model_version_tag(model, version, f"rollback.{at}.{alias}", said)
+            except MlflowException as error:
+                raise RegistryError(f"{alias} was moved to version {move[1]}, and the reason could not be recorded: {error}") from error
 
     def _create_version(self, client: MlflowClient, model: str, candidate: Candidate) -> str:
         """A new version, which points at the artifact where it lies."""
@@ -110,14 +133,19 @@ def _alias(client: MlflowClient, model: str, alias: str) -> str | None:
 
 def _outcome(client: MlflowClient, model: str, version: str) -> str | None:
     """The outcome a version was registered with. Raises ``RegistryError`` where there is no such version."""
+    outcome: str | None = _found(client, model, version).tags.get("outcome")
+    return outcome
+
+
+def _found(client: MlflowClient, model: str, version: str) -> Any:
+    """A version. Raises ``RegistryError`` where there is none such."""
     try:
         found = client.get_model_version(model, version)
     except MlflowException as error:
         raise RegistryError(f"'{model}' has no version {version}, so no alias can point at it") from error
     if str(found.version) != version:  # MLflow reads '01' as 1
         raise RegistryError(f"'{model}' has no version {version}; the nearest is {found.version}")
-    outcome: str | None = found.tags.get("outcome")
-    return outcome
+    return found
 
 
 def _create_model(client: MlflowClient, model: str) -> None:

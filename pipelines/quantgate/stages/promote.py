@@ -54,6 +54,15 @@ def promote(registry: Registry, target: Target, report: Report, warn: Warn) -> P
     return _result(target, variant=chosen, version=version, previous=previous, because=because)
 
 
+def rehearsed(target: Target, report: Report, previous: str | None) -> str:
+    """What ``promote`` would do, in a sentence or two."""
+    chosen = _chosen(report)
+    if chosen is None:
+        return f"Nothing would be promoted: the run {_OUTCOMES[report.outcome]}."
+    was = "nothing" if previous is None else f"version {previous}"
+    return f"{chosen} would be promoted: {target.alias} of {target.model} would move from {was}. {_gain(report, chosen)}".rstrip()
+
+
 def failed(target: Target, error: Exception, previous: str | None = None) -> Promotion:
     """The promotion that did not happen because the registry could not be used."""
     return _result(target, previous=previous, because=f"the registry failed: {one_line(str(error))}.")

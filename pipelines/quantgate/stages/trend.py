@@ -1,0 +1,218 @@
+"""Nights in a row -> each figure's series, with the changes that no night's own noise explains.
+
+Quality is the loss against the same night's reference, item by item, and its noise is how often the same items come out otherwise
+from one night to the next. The reference's own share of wrong answers is a series, too: where it moves, the baseline moved. Nothing
+is read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from statistics import mean
+
+import numpy as np
+
+from quantgate.records import (
+    Evidence,
+    Fingerprint,
+    GoldenReference,
+    Night,
+    ScoreSheet,
+    Trend,
+    TrendChange,
+    Trended,
+    TrendPoint,
+    TrendSeries,
+    VariantEvidence,
+)
+from quantgate.stats import drift
+from quantgate.stats.paired import loss_lower, loss_upper
+
+ALPHA = 0.05
+"""One-sided, of each bound of a night's loss."""
+EXACT = 0.001
+"""Share of the level under which a figure without noise is taken as unchanged."""
+LESS_IS_WORSE: frozenset[Trended] = frozenset({"freed", "ceiling", "tokens_per_s"})
+
+
+def trend(model: str, nights: Sequence[Night], notes: Sequence[str]) -> Trend:
+    """Every series of the nights, which come oldest first."""
+    last = nights[-1].evidence
+    series: list[TrendSeries] = []
+    said = list(notes)
+    for one in last.variants:
+        if one.variant.role == "known_bad":
+            continue
+        for golden in last.golden_sets:
+            series += _answers(one, golden, nights, said)
+            series += _plain(one, "kl", nights, golden)
+        series += [each for what in ("freed", "ceiling", "tokens_per_s") for each in _plain(one, what, nights, None)]
+    return Trend(model=model, nights=tuple(one.run_id for one in nights), series=tuple(series), notes=tuple(dict.fromkeys(said)))
+
+
+# ---------------------------------------------------------------------------------------------- answers
+
+
+def _answers(one: VariantEvidence, golden: GoldenReference, nights: Sequence[Night], said: list[str]) -> Iterator[TrendSeries]:
+    name, is_reference = one.variant.name, one.variant.role == "reference"
+    found = [(night, _losses(night.evidence, name, golden)) for night in nights]
+    there = [(night, losses) for night, losses in found if losses is not None]
+    if len(there) < len(nights):
+        said.append(f"{name} on {golden.name} {golden.version}: {len(there)} of {len(nights)} nights hold scores of these very items")
+    if len(there) < 2:
+        return
+    losses = np.array([one for _, one in there])
+    moved = np.diff(losses, axis=0)
+    noise = drift.ItemChanges(squares=(moved**2).sum(axis=1), fourths=(moved**4).sum(axis=1), items=losses.shape[1])
+    changes = drift.changes(losses.mean(axis=1), noise=noise)
+    rows = [night for night, _ in there]
+    yield TrendSeries(
+        variant=name,
+        role=one.variant.role,
+        what="error" if is_reference else "loss",
+        golden_set=golden.name,
+        points=tuple(_point(night, row, is_reference) for night, row in zip(rows, losses, strict=True)),
+        changes=tuple(_change(rows, each, "loss") for each in changes),
+    )
+
+
+def _losses(evidence: Evidence, name: str, golden: GoldenReference) -> list[float] | None:
+    """Each item's loss against the reference; of the reference itself, each item's distance from right. None where not comparable."""
+    reference = next((one for one in evidence.variants if one.variant.role == "reference"), None)
+    variant = next((one for one in evidence.variants if one.variant.name == name), None)
+    ours, theirs = _sheet(variant, golden), _sheet(reference, golden)
+    if ours is None or theirs is None:
+        return None
+    right, base = _values(ours), _values(theirs)
+    graded = [value for value in (*right.values(), *base.values()) if value is not None]
+    if any(not 0 <= value <= 1 for value in graded):
+        return None
+    if variant is reference:
+        return [1.0 - (base.get(item) or 0.0) for item in golden.item_ids]
+    return [_loss(base.get(item), right.get(item)) for item in golden.item_ids]
+
+
+def _loss(reference: float | None, variant: float | None) -> float:
+    """An item without an answer of the variant is lost; one without an answer of the reference alone says nothing."""
+    if variant is None:
+        return 1.0
+    return 0.0 if reference is None else reference - variant
+
+
+def _sheet(one: VariantEvidence | None, golden: GoldenReference) -> ScoreSheet | None:
+    sheets = () if one is None else one.sheets
+    return next((sheet for sheet in sheets if sheet.golden_set == golden.name and sheet.golden_sha256 == golden.sha256), None)
+
+
+def _values(sheet: ScoreSheet) -> dict[str, float | None]:
+    return {item.item_id: item.value for item in sheet.items}
+
+
+def _point(night: Night, losses: np.ndarray[tuple[int], np.dtype[np.float64]], is_reference: bool) -> TrendPoint:
+    value, n = float(losses.mean()), len(losses)
+    b, c = int((losses == 1).sum()), int((losses == -1).sum())
+    lower: float | None = None
+    upper: float | None = None
+    if not is_reference and b + c == int((losses != 0).sum()):
+        lower, upper = (each(b=b, c=c, n=n, alpha=ALPHA) for each in (loss_lower, loss_upper))
+    return TrendPoint(run_id=night.run_id, created_at=night.created_at, value=value, lower=lower, upper=upper)
+
+
+# ---------------------------------------------------------------------------------------------- other figures
+
+
+def _plain(one: VariantEvidence, what: Trended, nights: Sequence[Night], golden: GoldenReference | None) -> Iterator[TrendSeries]:
+    found = [(night, _figure(night, one.variant.name, what, golden)) for night in nights]
+    there = [(night, point) for night, point in found if point is not None]
+    if len(there) < 2:
+        return
+    values = np.array([point.value for _, point in there])
+    rows = [night for night, _ in there]
+    yield TrendSeries(
+        variant=one.variant.name,
+        role=one.variant.role,
+        what=what,
+        golden_set=None if golden is None else golden.name,
+        points=tuple(point for _, point in there),
+        changes=tuple(_change(rows, each, what) for each in drift.changes(values, noise=EXACT * float(np.abs(values).mean()))),
+    )
+
+
+def _figure(night: Night, name: str, what: Trended, golden: GoldenReference | None) -> TrendPoint | None:
+    one = next((each for each in night.evidence.variants if each.variant.name == name), None)
+    if one is None:
+        return None
+    value, lower, upper = _measured(one, night.evidence, what, golden)
+    if value is None:
+        return None
+    return TrendPoint(run_id=night.run_id, created_at=night.created_at, value=value, lower=lower, upper=upper)
+
+
+def _measured(
+    one: VariantEvidence, evidence: Evidence, what: Trended, golden: GoldenReference | None
+) -> tuple[float | None, float | None, float | None]:
+    """A figure with the lowest and highest of the night, where it was measured several times."""
+    if what == "kl":
+        sheet = None if golden is None else _sheet(one, golden)
+        return (None if sheet is None or sheet.kl is None else sheet.kl.mean), None, None
+    if what == "freed":
+        return _freed(one, evidence), None, None
+    if what == "ceiling":
+        return (None if one.capacity is None or one.capacity.confirmed is None else float(one.capacity.confirmed)), None, None
+    rates = [] if one.speed is None or one.capacity is None or not one.capacity.confirmed else one.speed.rates(one.capacity.confirmed)
+    return one.tokens_per_s_at_ceiling, min(rates, default=None), max(rates, default=None)
+
+
+def _freed(one: VariantEvidence, evidence: Evidence) -> float | None:
+    """Bytes of weights that the variant frees against the night's reference."""
+    base = next((each.loaded for each in evidence.variants if each.variant.role == "reference"), None)
+    if base is None or one.variant.role == "reference":
+        return None
+    if one.artifact is not None and one.artifact.simulated:
+        ours = one.artifact.simulated_weight_bytes
+    else:
+        ours = None if one.loaded is None else one.loaded.weight_bytes
+    return None if ours is None else float(base.weight_bytes - ours)
+
+
+# ---------------------------------------------------------------------------------------------- changes
+
+
+def _change(nights: Sequence[Night], found: drift.Change, what: Trended) -> TrendChange:
+    return TrendChange(
+        since=nights[found.start].run_id,
+        told=nights[found.told].run_id,
+        nights=found.told - found.start + 1,
+        before=found.before,
+        after=found.after,
+        z=found.z,
+        worse=(found.after < found.before) == (what in LESS_IS_WORSE),
+        suspects=tuple(_suspects(nights[found.start - 1].evidence.fingerprint, nights[found.start].evidence.fingerprint)),
+    )
+
+
+def _suspects(before: Fingerprint, after: Fingerprint) -> Iterator[str]:
+    """What is different in the first night behind the change."""
+    for field in fields(Fingerprint):
+        was, now = getattr(before, field.name), getattr(after, field.name)
+        if was == now:
+            continue
+        if field.name == "libraries":
+            names = sorted({*was, *now})
+            yield from (f"{name} {was.get(name, 'none')} -> {now.get(name, 'none')}" for name in names if was.get(name) != now.get(name))
+        elif field.name == "device":
+            yield f"device {None if was is None else was.name} -> {None if now is None else now.name}"
+        else:
+            yield f"{field.name} {_brief(was)} -> {_brief(now)}"
+
+
+def _brief(value: str | None) -> str:
+    return "not known" if value is None else value if len(value) <= 40 else value[:12]
+
+
+def level(series: TrendSeries) -> float:
+    """Mean of the nights since the last change."""
+    since = series.changes[-1].since if series.changes else series.points[0].run_id
+    at = next(index for index, point in enumerate(series.points) if point.run_id == since)
+    return mean(point.value for point in series.points[at:])
