@@ -460,6 +460,25 @@ class TextReading:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CanaryReading:
+    """A candidate beside the reference right after some prompts of a golden set, before it was scored on it."""
+
+    golden_set: str
+    golden_sha256: str
+    items: int
+    """Items of the golden set."""
+    prompts: int
+    """Prompts that were asked, spread evenly over the set."""
+    mean_kl: float
+    """Mean of KL(reference || variant) in nats: the logarithm of how many times the reference's perplexity the variant has there."""
+    top1_agreement: float
+    nonfinite: str = ""
+    """What was not finite; empty where all was."""
+    stopped: bool = False
+    """It ended the scoring of the candidate."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EarlyStop:
     """Why a sheet ends before the golden set does: the rule of the policy that allowed it, and what it saw."""
 
@@ -840,6 +859,8 @@ class VariantEvidence:
     """``file``: scores that somebody else's tool wrote; nothing is known of weights, memory or speed."""
     reading: TextReading | None = None
     """How it read the texts of the run's divergence; None where there are none, or where the stage failed."""
+    canaries: tuple[CanaryReading, ...] = ()
+    """Of a candidate, a golden set each, up to the one that ended its scoring."""
 
     @property
     def tokens_per_s_at_ceiling(self) -> float | None:
@@ -904,7 +925,7 @@ class Evidence:
 
 UNDATED = "2000-01-01T00:00:00+00:00"
 """``created_at`` where no day is known or told; nothing that depends on the day holds then."""
-NEVER_WAIVED = frozenset({"ran", "finite", "distinct", "unquantized", "unchanged", "demands"})
+NEVER_WAIVED = frozenset({"ran", "finite", "distinct", "unquantized", "unchanged", "demands", "canary"})
 """Checks that show that a variant was measured and is what it says it is: no waiver reaches them."""
 
 
@@ -965,6 +986,18 @@ class Sequential:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Canary:
+    """When a candidate is so plainly broken after a few prompts that it is not scored: a fail."""
+
+    items: int = 32
+    """Prompts that are asked of each golden set."""
+    perplexity_ratio: float = 10.0
+    """Largest perplexity right after the prompts, as a multiple of the reference's."""
+    top1_agreement: float = 0.5
+    """Least share of the prompts after which the likeliest token is the reference's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
     """What must be shown before a variant may go out, set before anything is measured."""
 
@@ -996,6 +1029,8 @@ class Policy:
     """Gives the order in which items are asked where ``looks`` is set."""
     sequential: Sequential | None = None
     """Quality is looked at after every item; None: it is not."""
+    canary: Canary | None = None
+    """Ends the scoring of a candidate that is plainly broken; None: every candidate is scored whole."""
 
     def family(self, candidates: int) -> int:
         """Over how many candidates Holm's step-down goes; never fewer than the run has."""

@@ -40,6 +40,7 @@ from quantgate.records import (
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
 from quantgate.stages import noise
+from quantgate.stages.canary import LEFT_OUT
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import Meaning, meaning, paired_items
@@ -120,7 +121,7 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
                 yield _sentence(f"{one.variant.name}: {failure.stage} did not finish ({failure.kind}): {message}")
     for verdict in decision.verdicts:
         for check in verdict.checks:
-            if check.tier == "advisory" and check.outcome != "pass" and not _is_small_slice(check):
+            if check.tier == "advisory" and check.outcome != "pass" and not _is_small_slice(check) and check.because != LEFT_OUT:
                 yield _sentence(f"{verdict.variant} {check.because}. This is advisory and decides nothing")
     passing = {verdict.variant for verdict in decision.verdicts if verdict.outcome == "pass"}
     for line in waiver_lines(context.policy, decision.verdicts, context.created_at):
