@@ -195,6 +195,10 @@ class HarnessSource:
     """Inside the model's chat template."""
     sha256: str | None = None
     """Digest that configs and requests of the tasks must have."""
+    scale: Scale | None = None
+    """Found while gathering: ``unit`` where the harness's metric lies in [0, 1]; None where its range is not known."""
+    better: Better | None = None
+    """Found while gathering: which way the tasks say that their metric goes; None where one of them does not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,10 +1,10 @@
 """Perplexity: is it shown that a variant's perplexity is at most so many times the reference's on the same text? Pure.
 
 Perplexity is exp(nats / tokens) over all of a set, so the ratio is one of sums: total over total, never a mean of the items' own
-perplexities. The texts are the items of a golden set, or those that a run takes divergence over. Its uncertainty is that of the texts: items are compared in pairs, and those that share a source are one text. An item is a
-text if its evidence says how many tokens its log-likelihood sums over. One without a token (an empty text) is left out and counted; all
-else that does not fit together makes the ratio not measured. Nothing is filled in: no value is known for a text that a variant did not
-answer.
+perplexities. The texts are the items of a golden set, or those that a run takes divergence over. Its uncertainty is that of the texts:
+items are compared in pairs, and those that share a source are one text. An item is a text if its evidence says how many tokens its log-
+likelihood sums over. One without a token (an empty text) is left out and counted; all else that does not fit together makes the ratio not
+measured. Nothing is filled in: no value is known for a text that a variant did not answer.
 """
 
 from __future__ import annotations

@@ -222,7 +222,8 @@ def _faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str |
             has = [*names, texts]
         if rule.golden_set not in ("*", *has):
             where = f"; divergence is taken over the texts {texts}" if divergence else ""
-            what = f"a check of kind {rule.kind} is for golden set '{rule.golden_set}', and the run has {', '.join(has if texts in has and not divergence else names)}{where}"
+            found = ", ".join(names if divergence else has)
+            what = f"a check of kind {rule.kind} is for golden set '{rule.golden_set}', and the run has {found}{where}"
             yield Fault(where=("checks", index, "golden_set"), what=what)
         for golden in (one for one in golden_sets if rule.golden_set in ("*", one.name)):
             yield from _slice_faults(policy, rule, golden, index)
