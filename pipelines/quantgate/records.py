@@ -1272,6 +1272,17 @@ class FlipRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FlipCount:
+    """How many flips a variant has on a golden set, where a report lists the worst of them only."""
+
+    variant: str
+    golden_set: str
+    regressions: int
+    recoveries: int
+    listed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GoldenRow:
     """A golden set in the report."""
 
@@ -1329,6 +1340,8 @@ class Report:
     """Commands that reproduce or explain the run."""
     seconds: float
     schema_version: int = 1
+    flip_counts: tuple[FlipCount, ...] = ()
+    """Of variants and golden sets with more flips than are listed here; evidence.json has every item."""
     readings: tuple[ReadingRow, ...] = ()
     """Divergence and perplexity over texts; empty where the run had none."""
 

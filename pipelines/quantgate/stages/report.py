@@ -17,6 +17,7 @@ from quantgate.records import (
     Check,
     Decision,
     Evidence,
+    FlipCount,
     FlipRow,
     GoldenItem,
     GoldenRow,
@@ -50,6 +51,8 @@ from quantgate.stats.paired import loss_lower, loss_upper
 from quantgate.stats.proportions import mcnemar_exact, wilson
 
 LARGEST_EXPONENT = 700.0
+MOST_FLIPS = 1_000
+"""Flips of a variant on a golden set that a report lists; graded scores may all change a little."""
 COLD_START = 2.0
 """A first timed generation this many times the median was not warm."""
 
@@ -70,6 +73,7 @@ class Context:
 def build(context: Context, evidence: Evidence, decision: Decision, promotion: Promotion | None) -> Report:
     """The whole report. ``exit_code`` follows from the decision alone, whatever happened to sinks and registry."""
     reference = next(one for one in evidence.variants if one.variant.role == "reference")
+    flips = list(_flips(evidence, reference, context))
     return Report(
         run_id=context.run_id,
         created_at=context.created_at,
@@ -85,7 +89,8 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         chosen=decision.chosen,
         measurements=tuple(_measurement(one, reference) for one in evidence.variants),
         quality=tuple(_quality(evidence, reference, context)),
-        flips=tuple(_flips(evidence, reference, context)),
+        flips=tuple(flip for found in flips for flip in found[:MOST_FLIPS]),
+        flip_counts=tuple(_flip_count(found) for found in flips if len(found) > MOST_FLIPS),
         golden_sets=tuple(_golden(one, reference, evidence) for one in context.golden_sets),
         policy=context.policy,
         policy_sha256=decision.policy_sha256,
@@ -458,13 +463,24 @@ def _accuracy(sheet: ScoreSheet, name: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _flips(evidence: Evidence, reference: VariantEvidence, context: Context) -> Iterator[FlipRow]:
-    """Every flip, regressions first, and of these first where the right choice lost, or won, most against the others."""
+def _flips(evidence: Evidence, reference: VariantEvidence, context: Context) -> Iterator[list[FlipRow]]:
+    """The flips of each variant and golden set, regressions first, and of these first where the right choice lost most to the others."""
     for one in evidence.variants:
         if one is reference:
             continue
         for golden in context.golden_sets:
-            yield from _flips_of(one, reference, golden, context.policy)
+            yield _flips_of(one, reference, golden, context.policy)
+
+
+def _flip_count(found: Sequence[FlipRow]) -> FlipCount:
+    worse = sum(flip.direction == "regression" for flip in found)
+    return FlipCount(
+        variant=found[0].variant,
+        golden_set=found[0].golden_set,
+        regressions=worse,
+        recoveries=len(found) - worse,
+        listed=MOST_FLIPS,
+    )
 
 
 def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSet, policy: Policy) -> list[FlipRow]:

@@ -243,7 +243,7 @@ def test_what_cannot_be_a_golden_set_is_refused(tmp_path: Path, kind: dict[str, 
 
 
 def test_what_the_scores_are_is_stated_as_the_tasks_state_it(tmp_path: Path, session: Any) -> None:
-    """acc lies in [0, 1] and more is better; of a task's own function only the direction is known that it states."""
+    """Acc lies in [0, 1] and more is better; of a task's own function only the direction is known that it states."""
     sheet = ours(session, gather(task(tmp_path / "plain", "birds", BIRDS)))
     assert (sheet.scale, sheet.better) == ("unit", "higher")
     found = graded(tmp_path / "own", "metric_list: [{metric: overlap, aggregation: mean, higher_is_better: true}]")
