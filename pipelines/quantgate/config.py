@@ -29,6 +29,7 @@ from quantgate.records import (
     BatchPlan,
     Better,
     Calibration,
+    Canary,
     CheckRule,
     DatasetSource,
     DeviceConfig,
@@ -330,6 +331,16 @@ class _Sequential(_Section):
     seed: Annotated[int, Field(ge=0), _said("Gives the order in which items are asked.")] = 0
 
 
+class _Canary(_Section):
+    items: Annotated[int, Field(ge=16, le=256), _said("Prompts that are asked of each golden set, spread evenly over it.")] = 32
+    perplexity_ratio: Annotated[
+        float, Field(ge=2), _said("Largest perplexity right after the prompts, as a multiple of the reference's.")
+    ] = 10.0
+    top1_agreement: Annotated[
+        float, Field(ge=0, le=0.9), _said("Least share of the prompts after which the likeliest token is the reference's.")
+    ] = 0.5
+
+
 class _Policy(_Section):
     """What must be shown before a variant may go out, set before anything is measured."""
 
@@ -371,6 +382,9 @@ class _Policy(_Section):
     looks_seed: Annotated[int, Field(ge=0), _said("looks: gives the order in which items are asked.")] = 0
     sequential: Annotated[
         _Sequential | None, _said("Quality is looked at after every item, by a test that stays valid whenever one stops.")
+    ] = None
+    canary: Annotated[
+        _Canary | None, _said("Ends the scoring of a candidate that is plainly broken after a few prompts, as a fail; left out: never.")
     ] = None
 
 
@@ -434,10 +448,11 @@ def load_policy(path: Path) -> Policy:
             "none can pass one alone"
         )
         raise document.error(("checks",), what)
-    values = raw.model_dump(exclude={"schema_version", "checks", "order", "waivers", "sequential"})
+    values = raw.model_dump(exclude={"schema_version", "checks", "order", "waivers", "sequential", "canary"})
     return Policy(
         **values,
         sequential=None if raw.sequential is None else Sequential(bet=raw.sequential.bet, seed=raw.sequential.seed),
+        canary=None if raw.canary is None else Canary(**raw.canary.model_dump()),
         order=tuple(raw.order),
         checks=tuple(_rule(check) for check in raw.checks),
         waivers=tuple(Waiver(**one.model_dump()) for one in raw.waivers),

@@ -141,10 +141,13 @@ def _metric(row: Row, keys_of: KeysOf) -> tuple[str, ItemKeys]:
 
 def _refuse_unfit(row: Row, metric: str, keys: ItemKeys) -> None:
     """Refuse keys that no item has, or that belong to items of another metric."""
+    fit = (*keys.shared, *keys.own)
+    if all(key in fit for key in row):
+        return
     every = (*keys.shared, *keys.own, *(key for one in BUILT_IN.values() for key in (*one.shared, *one.own)))
     refuse_unknown(row, tuple(dict.fromkeys(every)))
     for key in row:
-        if key not in (*keys.shared, *keys.own):
+        if key not in fit:
             listed = ", ".join(keys.own) or "none of their own"
             raise Fault(f"{key}: not a key of {metric} items, which have {listed}")
 

@@ -22,6 +22,7 @@ from quantgate.ports import Display, Executor, Worker
 from quantgate.records import (
     Artifact,
     BatchPlan,
+    CanaryReading,
     Capacity,
     Distributions,
     DivergenceConfig,
@@ -38,7 +39,7 @@ from quantgate.records import (
     Variant,
     VariantEvidence,
 )
-from quantgate.stages import diverge, early, stopping
+from quantgate.stages import canary, diverge, early, stopping
 from quantgate.texts import Texts
 
 SEED = 20240229
@@ -62,6 +63,8 @@ class Run:
     evidence: dict[str, VariantEvidence] = field(default_factory=dict)
     distributions: dict[str, Distributions] = field(default_factory=dict)
     """The reference's stored distributions, by golden set; over texts under the empty name."""
+    canaries: dict[str, Distributions] = field(default_factory=dict)
+    """What the reference says after the canary's prompts, by golden set."""
     texts: Texts | None = None
     """What divergence is taken over, where it is not the prompts."""
 
@@ -75,7 +78,12 @@ def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...
         if stage == "score" or (config.divergence is None and diverge.positions(len(one.items)))
     ]
     scored += [] if config.divergence is None else [f"read {config.divergence.name}"]
-    each = [stage for one in config.variants for stage in ("load", *(["capacity"] * _is_filled(one)), *scored)]
+    canaries = [f"canary {one.name}" for one in goldens if canary.asked_on(config.policy, len(one.items))]
+    each = [
+        stage
+        for one in config.variants
+        for stage in ("load", *(["capacity"] * _is_filled(one)), *(canaries * _is_filled(one)), *scored)
+    ]
     timed = ["time" for one in config.variants if _is_timed(one) and one.role != "reference"]
     return ("quantize",) * len(config.variants) + (*each, *timed)
 
@@ -267,6 +275,12 @@ def _measure(work: Run, variant: Variant) -> None:
         if _is_filled(variant) and artifact is not None and not artifact.simulated:
             with _failures(work, variant, "capacity"):
                 _fill(work, variant, lazy)
+        for one in work.goldens if _is_filled(variant) else ():
+            with _failures(work, variant, f"canary {one.name}"):
+                _ask_canary(work, variant, one, lazy)
+            if canary.is_stopped(work.evidence[variant.name]):
+                work.display.note(f"{variant.name}: the canary on {one.name} shows that it is broken; it is not scored")
+                return
         for one in work.goldens:
             with _failures(work, variant, f"score {one.name}"):
                 _score(work, variant, one, lazy)
@@ -281,6 +295,37 @@ def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
     key = _key(work, artifact=artifact, engine=work.config.engine, **_machine(work), **_way(variant))
     opened = _kept(work, variant, "load", Opened, key, lazy.open)
     work.evidence[variant.name] = replace(work.evidence[variant.name], loaded=opened.loaded, device=opened.device)
+
+
+def _ask_canary(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
+    """The reference stores what it says after the first prompts; a candidate is compared with it before it is scored."""
+    rule, prompts = work.config.policy.canary, canary.asked_on(work.config.policy, len(one.items))
+    if rule is None or not prompts:
+        return
+    plan, base = work.config.batch_plan, work.canaries.get(one.name)
+    artifact = work.evidence[variant.name].artifact
+    parts = {"artifact": artifact, "engine": work.config.engine, "golden": one.sha256, "plan": plan, "prompts": prompts, "base": base}
+    key = _key(work, **parts, **_machine(work))
+    values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan}
+    if variant.role == "reference":
+
+        def store() -> Distributions:
+            lazy.open()
+            into = str(work.config.cache / "distributions" / f"{key}.npy")
+            return lazy.ask("canary_reference", Distributions, into=into, prompts=prompts, **values)
+
+        work.canaries[one.name] = _kept(work, variant, f"canary {one.name}", Distributions, key, store, rundir.is_whole)
+        return
+
+    def compare() -> CanaryReading:
+        lazy.open()
+        return lazy.ask("canary", CanaryReading, reference=base, **values)
+
+    if base is None:
+        raise MeasureError("what the reference says after the canary's prompts is missing")
+    found = canary.ended(_kept(work, variant, f"canary {one.name}", CanaryReading, key, compare), rule)
+    known = work.evidence[variant.name]
+    work.evidence[variant.name] = replace(known, canaries=(*known.canaries, found))
 
 
 def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy, token_budget: int | None = None) -> None:

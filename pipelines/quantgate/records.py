@@ -218,6 +218,10 @@ class HarnessSource:
     """Inside the model's chat template."""
     sha256: str | None = None
     """Digest that configs and requests of the tasks must have."""
+    scale: Scale | None = None
+    """Found while gathering: ``unit`` where the harness's metric lies in [0, 1]; None where its range is not known."""
+    better: Better | None = None
+    """Found while gathering: which way the tasks say that their metric goes; None where one of them does not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -480,6 +484,25 @@ class TextReading:
         """exp(total nats / total tokens), over the corpus and not a mean over texts; None where it is no number."""
         nats = self.nats
         return None if nats is None or not self.scored_tokens or nats / self.scored_tokens > 700 else exp(nats / self.scored_tokens)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CanaryReading:
+    """A candidate beside the reference right after some prompts of a golden set, before it was scored on it."""
+
+    golden_set: str
+    golden_sha256: str
+    items: int
+    """Items of the golden set."""
+    prompts: int
+    """Prompts that were asked, spread evenly over the set."""
+    mean_kl: float
+    """Mean of KL(reference || variant) in nats: the logarithm of how many times the reference's perplexity the variant has there."""
+    top1_agreement: float
+    nonfinite: str = ""
+    """What was not finite; empty where all was."""
+    stopped: bool = False
+    """It ended the scoring of the candidate."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -906,6 +929,8 @@ class VariantEvidence:
     """``file``: scores that somebody else's tool wrote; nothing is known of weights, memory or speed."""
     reading: TextReading | None = None
     """How it read the texts of the run's divergence; None where there are none, or where the stage failed."""
+    canaries: tuple[CanaryReading, ...] = ()
+    """Of a candidate, a golden set each, up to the one that ended its scoring."""
 
     @property
     def tokens_per_s_at_ceiling(self) -> float | None:
@@ -970,7 +995,7 @@ class Evidence:
 
 UNDATED = "2000-01-01T00:00:00+00:00"
 """``created_at`` where no day is known or told; nothing that depends on the day holds then."""
-NEVER_WAIVED = frozenset({"ran", "finite", "distinct", "unquantized", "unchanged", "demands"})
+NEVER_WAIVED = frozenset({"ran", "finite", "distinct", "unquantized", "unchanged", "demands", "canary"})
 """Checks that show that a variant was measured and is what it says it is: no waiver reaches them."""
 
 
@@ -1031,6 +1056,18 @@ class Sequential:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Canary:
+    """When a candidate is so plainly broken after a few prompts that it is not scored: a fail."""
+
+    items: int = 32
+    """Prompts that are asked of each golden set."""
+    perplexity_ratio: float = 10.0
+    """Largest perplexity right after the prompts, as a multiple of the reference's."""
+    top1_agreement: float = 0.5
+    """Least share of the prompts after which the likeliest token is the reference's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
     """What must be shown before a variant may go out, set before anything is measured."""
 
@@ -1062,6 +1099,8 @@ class Policy:
     """Gives the order in which items are asked where ``looks`` is set."""
     sequential: Sequential | None = None
     """Quality is looked at after every item; None: it is not."""
+    canary: Canary | None = None
+    """Ends the scoring of a candidate that is plainly broken; None: every candidate is scored whole."""
 
     def family(self, candidates: int) -> int:
         """Over how many candidates Holm's step-down goes; never fewer than the run has."""
@@ -1300,6 +1339,17 @@ class FlipRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FlipCount:
+    """How many flips a variant has on a golden set, where a report lists the worst of them only."""
+
+    variant: str
+    golden_set: str
+    regressions: int
+    recoveries: int
+    listed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GoldenRow:
     """A golden set in the report."""
 
@@ -1357,6 +1407,8 @@ class Report:
     """Commands that reproduce or explain the run."""
     seconds: float
     schema_version: int = 1
+    flip_counts: tuple[FlipCount, ...] = ()
+    """Of variants and golden sets with more flips than are listed here; evidence.json has every item."""
     readings: tuple[ReadingRow, ...] = ()
     """Divergence and perplexity over texts; empty where the run had none."""
 

@@ -30,6 +30,7 @@ from quantgate.ports import Device, QuantizePlan, Session
 from quantgate.records import (
     Artifact,
     BatchPlan,
+    CanaryReading,
     Capacity,
     DeviceConfig,
     Distributions,
@@ -202,6 +203,22 @@ def _divergence(desk: Desk, request: dict[str, Any]) -> KLStatistics:
     return diverge.divergence(session, job, np.load(stored.path, mmap_mode="r"), desk.progress)
 
 
+def _canary_reference(desk: Desk, request: dict[str, Any]) -> Distributions:
+    """Write the reference's logits after the canary's prompts as one float32 file, whole or not at all."""
+    session, job = _comparison(desk, request)
+    path = Path(request["into"])
+    rows = diverge.canary_rows(session, job, request["prompts"], desk.progress)
+    with rundir.whole_file(path) as beside, beside.open("wb") as file:
+        np.save(file, rows)
+    return Distributions(path=str(path), sha256=file_digest(path), positions=len(rows), vocabulary=session.shape.vocabulary)
+
+
+def _canary(desk: Desk, request: dict[str, Any]) -> CanaryReading:
+    session, job = _comparison(desk, request)
+    stored: Distributions = _record(request, "reference", Distributions)
+    return diverge.canary(session, job, np.load(stored.path, mmap_mode="r"), desk.progress)
+
+
 def _texts(session: Session, request: dict[str, Any]) -> tuple[texts.Texts, DivergenceConfig, tuple[read.Passage, ...]]:
     config: DivergenceConfig = _record(request, "divergence", DivergenceConfig)
     found = texts.load(config)
@@ -292,6 +309,8 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "score": _score,
     "distributions": _distributions,
     "divergence": _divergence,
+    "canary_reference": _canary_reference,
+    "canary": _canary,
     "read": _read,
     "compare": _compare,
     "capacity": _capacity,

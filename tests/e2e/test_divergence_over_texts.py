@@ -160,3 +160,16 @@ def test_a_small_golden_set_says_why_it_has_no_divergence(chain: Chain) -> None:
     done = chain.run("--allow-underpowered", golden_sets=["golden/sums/v1", "golden/few/v1"])
     assert done.code == 4
     assert "its 60 items are too few" in done.out
+
+
+def test_perplexity_over_the_texts_decides(chain: Chain) -> None:
+    """A limit on the ratio over the run's texts is a check of its own, and what it says is the ratio of the report."""
+    limit = {"kind": "perplexity_ratio", "golden_set": "additions", "maximum": 1.05}
+    chain.policy(checks=[*policy()["checks"], limit], require_controls=False)
+    coarse = candidate("int4", bits=4, error_rate=0.97)
+    done = chain.run(divergence=with_texts(chain), variants=[REFERENCE, candidate(), coarse])
+    found = next(one for one in report_of(chain.last)["verdicts"][2]["checks"] if one["name"] == "perplexity_ratio/additions")
+    assert (found["outcome"], found["n"]) == ("fail", 20), done.out
+    assert found["estimate"] == pytest.approx(readings(chain.last)["int4"]["ratio_to_reference"])
+    chain.policy(checks=[*policy()["checks"], {**limit, "golden_set": "subtractions"}])
+    assert "the run has sums, additions" in chain.run(divergence=with_texts(chain)).err

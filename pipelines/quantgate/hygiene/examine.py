@@ -128,7 +128,8 @@ def _folder(file: Path, faulty: bool) -> Iterator[Finding]:
 
 
 def _calibrated(items: Sequence[GoldenItem], path: Path, texts: Sequence[str]) -> Iterator[Finding]:
+    keys = {item.item_id: of_items.prompt_key(item) for item in items}
     for one in overlap(items, texts):
         how = "stands whole in" if one.whole else "shares 13 words with"
         what = f"{how} text {one.text + 1} of {path}: '{one.shared}'"
-        yield warning("calibration", one.line, "prompt", what, "calibrate on other texts: what was calibrated on proves nothing")
+        yield warning("calibration", one.line, keys[one.item_id], what, "calibrate on other texts: what was calibrated on proves nothing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from quantgate.golden_keys import BUILT_IN
 from quantgate.hygiene.findings import Finding, warning
 from quantgate.hygiene.texts import oddities, plain, words
 from quantgate.records import GoldenItem
@@ -24,12 +25,24 @@ def doubts(item: GoldenItem) -> Iterator[Finding]:
 
 def fields(item: GoldenItem) -> Iterator[tuple[str, str]]:
     """Each text of an item with its key."""
-    yield "prompt", item.prompt
+    if not item.messages:
+        yield prompt_key(item), item.prompt
     if item.few_shot:
         yield "few_shot", item.few_shot
     yield from ((f"messages[{at}]", said.content) for at, said in enumerate(item.messages))
     for name, texts in (("choices", item.choices), ("answers", item.answers), ("references", item.references)):
         yield from ((f"{name}[{at}]", text) for at, text in enumerate(texts))
+
+
+def prompt_key(item: GoldenItem) -> str:
+    """The key that holds the question in the file."""
+    keys = BUILT_IN.get(item.metric)
+    return "messages" if item.messages else "text" if keys is not None and keys.right == "text" else "prompt"
+
+
+def asked(item: GoldenItem) -> str:
+    """The question in its own words: of a conversation what was said, without who said it."""
+    return "\n".join(one.content for one in item.messages) or item.prompt
 
 
 def right(item: GoldenItem) -> tuple[str, ...]:
@@ -45,7 +58,7 @@ def _characters(item: GoldenItem) -> Iterator[Finding]:
 
 def _leaks(item: GoldenItem) -> Iterator[Finding]:
     """The right answer where it need only be copied. A prompt that lists all choices tells nothing."""
-    prompt = plain(item.prompt)
+    prompt = plain(asked(item))
     if item.few_shot and prompt in plain(item.few_shot):
         yield warning("prompt in few_shot", item.line, "few_shot", "holds the item's own prompt", "draw another example")
     for answer in right(item):
@@ -57,7 +70,7 @@ def _leaks(item: GoldenItem) -> Iterator[Finding]:
             yield warning("answer in few_shot", item.line, "few_shot", what, "draw another last example")
         if _tells(prompt, said, item):
             what, advice = f"holds the right answer {_short(answer)}", "take it out, or leave it if it is to be found there"
-            yield warning("answer in prompt", item.line, "prompt", what, advice)
+            yield warning("answer in prompt", item.line, prompt_key(item), what, advice)
 
 
 def _tells(prompt: str, said: str, item: GoldenItem) -> bool:

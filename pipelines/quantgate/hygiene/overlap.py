@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from quantgate.hygiene.items import asked
 from quantgate.hygiene.texts import words
 from quantgate.records import GoldenItem
 
@@ -40,7 +41,7 @@ def overlap(items: Sequence[GoldenItem], texts: Iterable[str]) -> tuple[Overlap,
     wholes: dict[tuple[str, ...], list[GoldenItem]] = {}
     runs: dict[int, dict[int, list[GoldenItem]]] = {}
     for item in items:
-        said = words(item.prompt)
+        said = words(asked(item))
         if said:
             wholes.setdefault(tuple(said), []).append(item)
         length = min(RUN_WORDS, len(said))

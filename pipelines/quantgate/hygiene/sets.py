@@ -15,7 +15,7 @@ from statistics import median
 from typing import NamedTuple
 
 from quantgate.hygiene.findings import Finding, fault, warning
-from quantgate.hygiene.items import right
+from quantgate.hygiene.items import asked, prompt_key, right
 from quantgate.hygiene.texts import plain, words
 from quantgate.records import GoldenItem
 
@@ -32,7 +32,7 @@ FEW = 20
 SMALL_SLICE = 5
 SMALL_SET = 100
 OUTLIER_FACTOR = 8
-OUTLIER_CHARACTERS = {"prompt": 400, "choices": 80, "answers": 80}
+OUTLIER_CHARACTERS = {"prompt": 400, "choices": 80, "answers": 80, "references": 400}
 
 
 def doubts(items: Sequence[GoldenItem]) -> Iterator[Finding]:
@@ -54,7 +54,7 @@ def doubts(items: Sequence[GoldenItem]) -> Iterator[Finding]:
 
 def _question(item: GoldenItem) -> tuple[str, ...]:
     """The question without case and punctuation; a prompt of signs alone keeps them."""
-    said = [" ".join(words(one)) or plain(one) for one in (item.prompt, *item.choices)]
+    said = [" ".join(words(one)) or plain(one) for one in (asked(item), *item.choices)]
     return said[0], *sorted(said[1:])
 
 
@@ -67,16 +67,16 @@ def same_questions(items: Sequence[GoldenItem]) -> Iterator[Finding]:
             continue
         who = f"asks the same as item {earlier.item_id!r} (line {earlier.line})"
         before, now = ({plain(one) for one in right(each)} for each in (earlier, item))
-        if before and now and before.isdisjoint(now):
+        if before and now and before.isdisjoint(now) and not (item.references or earlier.references):
             field = "answers" if item.answers else "answer"
             yield fault("contradiction", item.line, field, f"{who} and has another right answer", "find out which is right, drop the other")
         elif item.cluster is None or item.cluster != earlier.cluster:
-            yield warning("duplicate", item.line, "prompt", who, "drop one, or give both one cluster: they count as independent")
+            yield warning("duplicate", item.line, prompt_key(item), who, "drop one, or give both one cluster: they count as independent")
 
 
 def signs(item: GoldenItem) -> str:
     """What ``words`` leaves out and a sum lives by: 7 + 5 and 7 - 5 are two questions."""
-    return "".join(one for one in item.prompt if one in "+-*/×÷<>=^%")
+    return "".join(one for one in asked(item) if one in "+-*/×÷<>=^%")
 
 
 class _Text(NamedTuple):
@@ -90,7 +90,7 @@ class _Text(NamedTuple):
 
 
 def _text(item: GoldenItem) -> _Text:
-    said = words(" ".join((item.prompt, *item.choices)))
+    said = words(" ".join((asked(item), *item.choices)))
     numbers = tuple(one for one in said if _DIGIT.search(one))
     return _Text(item, said, _question(item), numbers, frozenset(plain(one) for one in right(item)))
 
@@ -112,7 +112,7 @@ def _near_duplicates(items: Sequence[GoldenItem]) -> Iterator[Finding]:
 
 
 def _alike(one: _Text, other: _Text) -> bool:
-    if one.question == other.question or one.numbers != other.numbers or one.right.isdisjoint(other.right):
+    if one.question == other.question or one.numbers != other.numbers or not _same_right(one, other):
         return False
     longer, shorter = max(len(one.words), len(other.words)), min(len(one.words), len(other.words))
     common = sum((Counter(one.words) & Counter(other.words)).values())
@@ -121,13 +121,22 @@ def _alike(one: _Text, other: _Text) -> bool:
     return SequenceMatcher(None, one.words, other.words, autojunk=False).ratio() >= ALIKE
 
 
+def _same_right(one: _Text, other: _Text) -> bool:
+    """A right answer in common; where a pattern, a schema or the text itself decides, the same demand. References may differ in wording."""
+    if one.item.references and other.item.references:
+        return True
+    if not one.right and not other.right:
+        return one.item.metric == other.item.metric and one.item.options == other.item.options
+    return not one.right.isdisjoint(other.right)
+
+
 def _near(earlier: GoldenItem, item: GoldenItem) -> Finding:
     if item.cluster is not None and item.cluster == earlier.cluster:
         advice = "they share a cluster, so nothing need be done unless one is a slip"
     else:
         advice = "drop one, or give both one cluster: they count as independent"
     what = f"is almost the prompt of item {earlier.item_id!r} (line {earlier.line})"
-    return warning("near-duplicate", item.line, "prompt", what, advice)
+    return warning("near-duplicate", item.line, prompt_key(item), what, advice)
 
 
 def _ids(items: Sequence[GoldenItem]) -> Iterator[Finding]:
@@ -161,13 +170,13 @@ def _positions(items: Sequence[GoldenItem]) -> Iterator[Finding]:
 
 def _longest(items: Sequence[GoldenItem]) -> Iterator[Finding]:
     """The right choice is the longest one far more often than chance has it."""
-    asked = [one for one in items if len(one.choices) > 1 and one.answer is not None]
-    if len(asked) < FEW:
+    choosing = [one for one in items if len(one.choices) > 1 and one.answer is not None]
+    if len(choosing) < FEW:
         return
-    hits = [one for one in asked if _stands_out(one)]
-    expected = sum(1 / len(one.choices) for one in asked) / len(asked)
-    if len(hits) / len(asked) > expected + max(0.25, 4 * sqrt(expected * (1 - expected) / len(asked))):
-        what = f"in {len(hits)} of {len(asked)} items the right choice is the longest one"
+    hits = [one for one in choosing if _stands_out(one)]
+    expected = sum(1 / len(one.choices) for one in choosing) / len(choosing)
+    if len(hits) / len(choosing) > expected + max(0.25, 4 * sqrt(expected * (1 - expected) / len(choosing))):
+        what = f"in {len(hits)} of {len(choosing)} items the right choice is the longest one"
         yield warning("length tells", hits[0].line, "choices", what, "make wrong choices as long as right ones")
 
 
@@ -197,7 +206,7 @@ def _chances(items: Sequence[GoldenItem]) -> Iterator[Finding]:
         if len(known) > 1:
             each = ", ".join(f"{count} choices" if count else "none (generated)" for count in sorted(known))
             odd = list(known.values())[1]
-            field = "choices" if odd.choices else "answers"
+            field = "choices" if odd.choices else "answers" if odd.answers else "metric"
             what = f"slice {name!r} mixes chance levels: {each}"
             yield warning("mixed chance levels", odd.line, field, what, "give each kind a slice of its own")
 
@@ -209,8 +218,8 @@ def _lengths(items: Sequence[GoldenItem]) -> Iterator[Finding]:
     """Texts far longer than those of the same key in the same slice."""
     texts: dict[tuple[str, str], list[tuple[int, str, int]]] = defaultdict(list)
     for item in items:
-        texts[item.slice, "prompt"].append((item.line, "prompt", len(item.few_shot) + len(item.prompt)))
-        for name, parts in (("choices", item.choices), ("answers", item.answers)):
+        texts[item.slice, "prompt"].append((item.line, prompt_key(item), len(item.few_shot) + len(item.prompt)))
+        for name, parts in (("choices", item.choices), ("answers", item.answers), ("references", item.references)):
             texts[item.slice, name] += [(item.line, f"{name}[{at}]", len(text)) for at, text in enumerate(parts)]
     for (name, key), found in texts.items():
         usual = median(length for _, _, length in found) if len(found) >= FEW else float("inf")

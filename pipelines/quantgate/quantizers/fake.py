@@ -31,6 +31,7 @@ FAULTS = {
     "kill": "its process is killed while it answers",
     "hang": "never answers",
     "nonfinite": "answers with NaN",
+    "babble": "answers every question with the same letter",
     "cramped": "runs out of memory where a batch of choices has more than CRAMPED_TOKENS prompt tokens",
 }
 CRAMPED_TOKENS = 100

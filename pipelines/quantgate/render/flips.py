@@ -11,7 +11,7 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from quantgate.records import FlipRow, Role
+from quantgate.records import FlipCount, FlipRow, Role
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell, Column, Html, el, fold, folded_text, join, table, with_small, words
 from quantgate.render.terminal import worst_first
@@ -20,12 +20,16 @@ _SHOWN, _FOLDED = 10, 200
 _WORSE, _BETTER = "got worse", "got better"
 
 
-def flips(label: str, found: Sequence[FlipRow], roles: Mapping[str, Role]) -> Html:
-    """A golden set's flips, a fold a variant; those of candidates are open. Nothing where nothing flipped."""
+def flips(label: str, found: Sequence[FlipRow], roles: Mapping[str, Role], counts: Sequence[FlipCount] = ()) -> Html:
+    """A golden set's flips, a fold a variant; those of candidates are open. Nothing where nothing flipped.
+
+    ``counts``: of variants with more flips on the set than ``found`` has.
+    """
     if not found:
         return Html("")
+    of = {one.variant: one for one in counts}
     each = [
-        _flips_of(variant, [flip for flip in found if flip.variant == variant], opened=role == "candidate")
+        _flips_of([flip for flip in found if flip.variant == variant], of.get(variant), variant, opened=role == "candidate")
         for variant, role in roles.items()
     ]
     return el("div", _filter(label, found), *each, data_flips="")
@@ -75,17 +79,22 @@ def _choice(name: str, title: str, options: Sequence[tuple[str, str]]) -> Html:
 # ---------------------------------------------------------------------------------------------- the rows
 
 
-def _flips_of(variant: str, found: Sequence[FlipRow], *, opened: bool) -> Html:
-    """Show the worst flips of a variant, fold the next ones, and say how many are in report.json alone."""
+def _flips_of(found: Sequence[FlipRow], counted: FlipCount | None, variant: str, *, opened: bool) -> Html:
+    """Show the worst flips of a variant, fold the next ones, and say where how many more are."""
     if not found:
         return Html("")
     ordered = worst_first(found)
     worse = sum(flip.direction == "regression" for flip in found)
-    said = f"{variant}: {q.count(worse)} items {_WORSE}, {q.count(len(found) - worse)} {_BETTER}"
+    better = len(found) - worse
+    if counted is not None:
+        worse, better = counted.regressions, counted.recoveries
+    said = f"{variant}: {q.count(worse)} items {_WORSE}, {q.count(better)} {_BETTER}"
     shown, folded = ordered[:_SHOWN], ordered[_SHOWN:_FOLDED]
     left = len(ordered) - len(shown) - len(folded)
     rest = f"The next {q.count(len(folded))} flips of {variant}"
     more = f"{q.count(left)} more are in report.json and not searched here." if left else ""
+    if worse + better > len(found):
+        more = f"{more} All {q.count(worse + better)} are in evidence.json; report.json lists the worst {q.count(len(found))}."
     return fold(
         said,
         _table(f"Flips of {variant}: what got worse first, and of these what moved farthest", shown),

@@ -263,6 +263,7 @@ def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
     reference = next((variant for variant, role in roles.items() if role == "reference"), "")
     compared = [row for row in rows if row.variant != reference]
     flipped = [flip for flip in report.flips if flip.golden_set in (golden.name, f"{golden.name} {golden.version}")]
+    counts = [one for one in report.flip_counts if one.golden_set in (golden.name, f"{golden.name} {golden.version}")]
     drawing = figures.interval_figure(report, golden.name, ident=f"intervals-{index}", heading=False)
     return _join(
         [
@@ -272,7 +273,7 @@ def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
             _figure_table(rows),
             _slice_table(compared, report.policy) if any(row.slices for row in compared) else "",
             distance.after_prompts([(row.variant, row.kl) for row in rows if row.kl is not None]),
-            flips.flips(f"{golden.name} {golden.version}", flipped, roles),
+            flips.flips(f"{golden.name} {golden.version}", flipped, roles, counts),
         ]
     )
 

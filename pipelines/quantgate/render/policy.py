@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from quantgate.records import UNDATED, Check, CheckRule, Policy, Verdict, Waiver
+from quantgate.records import UNDATED, Canary, Check, CheckRule, Policy, Verdict, Waiver
 from quantgate.render import quantities as q
 
 _OBJECTIVES = {
@@ -63,6 +63,8 @@ def _paragraphs(policy: Policy, candidates: int) -> Iterator[Paragraph]:
     yield Paragraph(sentence=_items(policy))
     if early := _early(policy):
         yield Paragraph(sentence=early)
+    if (rule := policy.canary) is not None:
+        yield Paragraph(sentence=_canary(rule))
     yield Paragraph(
         sentence="The run needs a known-bad control, which must be shown to fail on all that is required of quality."
         if policy.require_controls
@@ -150,6 +152,14 @@ def _early(policy: Policy) -> str:
     return (
         f"Quality is looked at {q.count(policy.looks)} times at equal distances, in the order of seed {policy.looks_seed}; early looks ask "
         "for so much more that alpha holds over all of them (O'Brien-Fleming). Scoring ends where a pass is shown."
+    )
+
+
+def _canary(rule: Canary) -> str:
+    return (
+        f"A candidate is not scored, and fails, where {q.count(rule.items)} prompts of a golden set show it broken: more than "
+        f"{rule.perplexity_ratio:g} times the reference's perplexity, its likeliest token at less than {q.percent(rule.top1_agreement)} of "
+        "them, or numbers that are not finite. Controls are scored whole."
     )
 
 

@@ -17,6 +17,7 @@ from quantgate.errors import UsageError
 from quantgate.records import (
     CeilingRow,
     Check,
+    FlipCount,
     FlipRow,
     KLStatistics,
     MeasurementRow,
@@ -239,7 +240,7 @@ def show_variant(report: Report, name: str) -> str:
         *([] if row is None else [_measurements(row), _proof(row), _ceiling(row.ceiling), _speed(row.speed), _failures(row)]),
         *(_quality(report, quality) for quality in report.quality if quality.variant == name),
         *(_reading(one) for one in report.readings if one.variant == name),
-        _flips([flip for flip in report.flips if flip.variant == name]),
+        _flips([flip for flip in report.flips if flip.variant == name], [one for one in report.flip_counts if one.variant == name]),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -426,11 +427,12 @@ def worst_first(flips: Sequence[FlipRow]) -> list[FlipRow]:
     return sorted(flips, key=lambda flip: (flip.direction != "regression", -flip.severity, flip.item_id))
 
 
-def _flips(flips: Sequence[FlipRow]) -> str:
+def _flips(flips: Sequence[FlipRow], counts: Sequence[FlipCount]) -> str:
     if not flips:
         return ""
     shown = worst_first(flips)[:10]
-    head = f"flips: {q.count(len(flips))}, the worst {len(shown)} of them" if len(flips) > len(shown) else "flips"
+    every = len(flips) + sum(one.regressions + one.recoveries - one.listed for one in counts)
+    head = f"flips: {q.count(every)}, the worst {len(shown)} of them" if len(flips) > len(shown) else "flips"
     return "\n".join([head, *(line for flip in shown for line in _flip(flip))])
 
 

@@ -29,7 +29,17 @@ from lm_eval.tasks import TaskManager
 from quantgate.errors import BrokenResults, ConfigError, GoldenSetError
 from quantgate.ports import Answers, Written
 from quantgate.readers.lm_eval import PREFERRED, task_results
-from quantgate.records import GoldenItem, GoldenSet, HarnessSource, ItemEvidence, ItemScore, ReadOptions, TaskResults
+from quantgate.records import (
+    Better,
+    GoldenItem,
+    GoldenSet,
+    HarnessSource,
+    ItemEvidence,
+    ItemScore,
+    ReadOptions,
+    Scale,
+    TaskResults,
+)
 
 SEED = 1234
 """Of the draw of few-shot examples; the harness's own default."""
@@ -40,6 +50,8 @@ OWN_TASKS = Path(tasks_package.__file__).resolve().parent
 YAML = (".yaml", ".yml")
 PLACES = ("data_files", "data_dir", "cache_dir")
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+SHARES = frozenset({"acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match"})
+"""Metrics whose score of an item lies in [0, 1]: right or wrong, or a mean over several answers."""
 IGNORED = ("temperature", "top_p", "top_k", "do_sample", "until")
 """Settings that greedy decoding does not read, or that are read apart."""
 
@@ -52,7 +64,8 @@ class LmEvalSource:
     def gather(self, asked: HarnessSource, into: Path) -> GoldenSet:
         """The tasks' documents as items: prompts and choices as the model sees them outside a chat template."""
         tasks = _tasks(asked)
-        settled = replace(asked, metric=_metric(asked, tasks), filter=_filter(asked, tasks))
+        metric = _metric(asked, tasks)
+        settled = replace(asked, metric=metric, filter=_filter(asked, tasks), scale=_scale(metric, tasks), better=_better(metric, tasks))
         requests = _requests(settled, tasks)
         items = tuple(_item(settled, tasks[name], _id(name, doc_id, tasks), group) for (name, doc_id), group in requests.items())
         if not items:
@@ -261,6 +274,16 @@ def _metric(asked: HarnessSource, tasks: Mapping[str, Any]) -> str:
     if not all(one.get(chosen, True) for one in better.values()):
         raise ConfigError(f"golden set {asked.name}: less is better for {chosen}, and a golden set's scores are better when larger")
     return chosen
+
+
+def _scale(metric: str, tasks: Mapping[str, Any]) -> Scale | None:
+    """Known of the harness's own metrics of an item only; a task's own function may call anything by their names."""
+    return "unit" if metric in SHARES and not _scores_itself(tasks) else None
+
+
+def _better(metric: str, tasks: Mapping[str, Any]) -> Better | None:
+    """As every task states it; ``_metric`` has refused those that state the other way."""
+    return "higher" if all(dict(task.higher_is_better()).get(metric) is True for task in tasks.values()) else None
 
 
 def _scores_itself(tasks: Mapping[str, Any]) -> bool:

@@ -58,6 +58,8 @@ def score_tasks(session: Session, device: Device, job: Job, progress: Progress) 
         conditions={**answers.conditions, "tasks": job.source.name, **named},
         first_prompt=answers.first_prompt,
         seconds=device.now_s() - started_s,
+        scale=None if asked is None else asked.scale,
+        better=None if asked is None else asked.better,
     )
 
 

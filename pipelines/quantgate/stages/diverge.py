@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from quantgate.divergence import MINIMUM_POSITIONS, kl_rows, parts_of, same_top, statistics
 from quantgate.errors import NotComparable, NumericallyInvalid
 from quantgate.ports import Progress, Session
-from quantgate.records import BatchPlan, GoldenItem, GoldenSet, KLStatistics
+from quantgate.records import BatchPlan, CanaryReading, GoldenItem, GoldenSet, KLStatistics
 
 POSITIONS = 256
 Rows: TypeAlias = NDArray[np.float32]
@@ -65,6 +65,40 @@ def divergence(session: Session, job: Job, reference: Any, progress: Progress) -
     return replace(statistics(kl, same), by_slice=parts_of(kl, same, slices))
 
 
+def canary_rows(session: Session, job: Job, prompts: int, progress: Progress) -> Rows:
+    """Raw logits [prompts, vocabulary] right after so many prompts spread evenly over the set. Raises ``NumericallyInvalid``."""
+    chosen = _spread(job.golden, prompts)
+    contexts = [session.tokenizer.encode(session.tokenizer.render(item), add_bos=True) for item in chosen]
+    found, done = np.empty((len(chosen), session.shape.vocabulary), dtype=np.float32), 0
+    for part in _batches([len(one) for one in contexts], job.plan):
+        rows: Rows = np.concatenate([np.asarray(block) for block in session.distributions([contexts[at] for at in part])])
+        _refuse_nonfinite(rows, [chosen[at] for at in part])
+        found[part] = rows
+        done += len(part)
+        progress(done, len(contexts), f"asking the canary of {job.golden.label}")
+    return found
+
+
+def canary(session: Session, job: Job, reference: Any, progress: Progress) -> CanaryReading:
+    """A variant beside the reference's logits [prompts, vocabulary]; numbers that are not finite are its finding and no error."""
+    if reference.shape[1] != session.shape.vocabulary:
+        raise NotComparable("vocabulary size", int(reference.shape[1]), session.shape.vocabulary)
+    named = CanaryReading(
+        golden_set=job.golden.name,
+        golden_sha256=job.golden.sha256,
+        items=len(job.golden.items),
+        prompts=len(reference),
+        mean_kl=0.0,
+        top1_agreement=0.0,
+    )
+    try:
+        rows = canary_rows(session, job, len(reference), progress)
+    except NumericallyInvalid as error:
+        return replace(named, nonfinite=str(error))
+    kl, base = kl_rows(np.asarray(reference), rows), np.asarray(reference)
+    return replace(named, mean_kl=float(kl.mean()), top1_agreement=float(same_top(base, rows).mean()))
+
+
 def why_none(golden: GoldenSet) -> str | None:
     """Why divergence is not taken on a golden set; None where it is."""
     if positions(len(golden.items)):
@@ -74,7 +108,10 @@ def why_none(golden: GoldenSet) -> str | None:
 
 def _chosen(golden: GoldenSet) -> list[GoldenItem]:
     """Items spread evenly, so that every slice is seen."""
-    wanted = positions(len(golden.items))
+    return _spread(golden, positions(len(golden.items)))
+
+
+def _spread(golden: GoldenSet, wanted: int) -> list[GoldenItem]:
     return [golden.items[at * len(golden.items) // wanted] for at in range(wanted)]
 
 

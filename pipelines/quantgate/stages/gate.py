@@ -23,6 +23,7 @@ from typing import TypeAlias
 from quantgate.errors import MeasureError
 from quantgate.records import NEVER_WAIVED, Check, Decision, Evidence, Outcome, Policy, VariantEvidence, Verdict
 from quantgate.render.quantities import outcome_word
+from quantgate.stages.canary import canary, left_out
 from quantgate.stages.checks import demands, distinct, finite, plain_checks, ran, served, unchanged, unquantized
 from quantgate.stages.perplexity import PerplexityQuestion, perplexity_questions
 from quantgate.stages.quality import QualityQuestion, quality_questions
@@ -157,7 +158,7 @@ def _verdict(subject: Subject, tests: Mapping[str, _Test]) -> Verdict:
 
 
 def _always(subject: Subject) -> list[Check]:
-    return [ran(subject), finite(subject), distinct(subject), *served(subject), *demands(subject)]
+    return [ran(subject), finite(subject), distinct(subject), *canary(subject), *served(subject), *demands(subject)]
 
 
 def _of_reference(subject: Subject) -> Verdict:
@@ -172,7 +173,7 @@ def _of_reference(subject: Subject) -> Verdict:
 
 def _of_candidate(subject: Subject, test: _Test) -> Verdict:
     quality = [_answer(question, test, subject.policy) for question in _questions(subject)]
-    asked = (*_always(subject), *quality, *plain_checks(subject))
+    asked = left_out((*_always(subject), *quality, *plain_checks(subject)), subject)
     checks = tuple(replace(check, waived_by=_waivers_of(subject, check) or None) for check in asked)
     required = [check for check in checks if check.tier != "advisory"]
     outcome = worst([check.outcome for check in required if check.waived_by is None])

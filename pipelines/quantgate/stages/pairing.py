@@ -138,9 +138,10 @@ def conditions_differ(
 def meaning(reference: ScoreSheet, variant: ScoreSheet, rule: CheckRule | None, *, foreign: bool) -> Meaning | str:
     """What the scores of two sheets are by what is stated of them, or half a sentence why that does not fit together or the numbers.
 
-    A session's sheet that states nothing is of a time when there was only right and wrong.
+    A session's sheet that states nothing is of a time when there was only right and wrong; where task code of others scored, it is
+    what the numbers are.
     """
-    unstated: Scale | None = None if foreign else "binary"
+    unstated: Scale | None = None if foreign or all("tasks" in one.conditions for one in (reference, variant)) else "binary"
     stated = {one for sheet in (reference, variant) if (one := sheet.scale or unstated) is not None}
     asked = None if rule is None else rule.scale
     if len(stated) > 1:

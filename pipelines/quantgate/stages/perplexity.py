@@ -1,24 +1,24 @@
 """Perplexity: is it shown that a variant's perplexity is at most so many times the reference's on the same text? Pure.
 
 Perplexity is exp(nats / tokens) over all of a set, so the ratio is one of sums: total over total, never a mean of the items' own
-perplexities. Its uncertainty is that of the texts: items are compared in pairs, and those that share a source are one text. An item is a
-text if its evidence says how many tokens its log-likelihood sums over. One without a token (an empty text) is left out and counted; all
-else that does not fit together makes the ratio not measured. Nothing is filled in: no value is known for a text that a variant did not
-answer.
+perplexities. The texts are the items of a golden set, or those that a run takes divergence over. Its uncertainty is that of the texts:
+items are compared in pairs, and those that share a source are one text. An item is a text if its evidence says how many tokens its log-
+likelihood sums over. One without a token (an empty text) is left out and counted; all else that does not fit together makes the ratio not
+measured. Nothing is filled in: no value is known for a text that a variant did not answer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 
-from quantgate.records import Check, CheckRule, GoldenReference, ItemScore, Outcome, ScoreSheet
+from quantgate.records import Check, CheckRule, GoldenReference, ItemEvidence, ItemScore, Outcome, ScoreSheet
 from quantgate.render.quantities import count, fixed, level_percent
 from quantgate.stages.deciding import known
 from quantgate.stages.pairing import conditions_differ
-from quantgate.stages.subject import Subject, sheet_of
+from quantgate.stages.subject import Subject, one_line, sheet_of
 from quantgate.stats.inputs import exact
 from quantgate.stats.noninferiority import Decision
 from quantgate.stats.ratios import PerplexityRatio, perplexity_ratio
@@ -103,8 +103,9 @@ class PerplexityQuestion:
 
 
 def perplexity_questions(subject: Subject) -> Iterator[PerplexityQuestion]:
-    """One question a rule and golden set with texts; for a rule that finds none, one that is not measured."""
+    """One question a rule and golden set with texts, or the run's own texts; for a rule that finds none, one that is not measured."""
     where = "" if len(subject.golden_sets) == 1 else " on {}"
+    read = subject.reference.reading or subject.variant.reading
     for rule in (one for one in subject.policy.checks if one.kind == "perplexity_ratio"):
         chosen = subject.chosen(rule.golden_set)
         asked = [one for one in chosen if rule.golden_set != "*" or _has_texts(subject, one)]
@@ -117,10 +118,57 @@ def perplexity_questions(subject: Subject) -> Iterator[PerplexityQuestion]:
             yield bare if texts is not None or not (bad := _invalid(subject, golden)) else replace(
                 bare, why_not=f"is numerically invalid on {golden.name}: {bad}", without_texts="fail"
             )
-        if not asked:
+        over = read is not None and rule.golden_set in ("*", read.texts)
+        if read is not None and over:
+            yield _over_texts(subject, read.texts, rule)
+        if not asked and not over:
             what = "no golden set" if not chosen and rule.golden_set == "*" else f"no golden set named {rule.golden_set}"
             why_not = f"is not measured: the run has {what if not chosen else 'no golden set whose items are texts'}"
             yield PerplexityQuestion(rule=rule, name=f"perplexity_ratio/{rule.golden_set}", where="", texts=None, why_not=why_not)
+
+
+def _over_texts(subject: Subject, name: str, rule: CheckRule) -> PerplexityQuestion:
+    """The question on the texts that divergence is taken over."""
+    found = _read_texts(subject, name, rule)
+    bare = PerplexityQuestion(rule=rule, name=f"perplexity_ratio/{name}", where=f" on {name}", texts=None)
+    if isinstance(found, Texts):
+        return replace(bare, texts=found)
+    invalid = [one for one in subject.variant.failures if one.numerical and one.stage == f"read {name}"]
+    if invalid and subject.reference.reading is not None:
+        return replace(bare, why_not=f"is numerically invalid on {name}: {one_line(invalid[0].message)}", without_texts="fail")
+    return replace(bare, why_not=f"is not measured on {name}: {found}")
+
+
+def _read_texts(subject: Subject, name: str, rule: CheckRule) -> Texts | str:
+    """Both must have read the same tokens of the same file, text by text."""
+    base, other = subject.reference.reading, subject.variant.reading
+    if base is None or other is None:
+        return f"{'the reference' if base is None else 'the variant'} did not read the texts {name}"
+    if (base.texts, base.sha256, base.tokens_per_text) != (other.texts, other.sha256, other.tokens_per_text):
+        return "not comparable: the reference and the variant did not read the same texts up to the same length"
+    ids = [one.item_id for one in base.items]
+    if len(set(ids)) < len(ids) or ids != [one.item_id for one in other.items]:
+        return "not comparable: the reference and the variant did not read the same texts in the same order"
+    if (reason := _why_few(rule, subject, len(ids), "texts")) is not None:
+        return reason
+    rows = []
+    for left, right in zip(base.items, other.items, strict=True):
+        empty = not any((left.scored_tokens, right.scored_tokens, left.loglikelihoods, right.loglikelihoods))
+        row = (0.0, 0.0, 0) if empty else _nats_row(left.item_id, left, right)
+        if isinstance(row, str):
+            return row
+        rows.append(row)
+    return _of_rows(rows, [f"text\0{one}" for one in ids], "token")
+
+
+def _why_few(rule: CheckRule, subject: Subject, items: int, what: str) -> str | None:
+    """Why nothing could be decided whatever was measured."""
+    if rule.maximum is None or not 1 <= rule.maximum < float("inf"):
+        return f"the policy's maximum is {rule.maximum}; it must be 1 or more"
+    fewest = rule.minimum_items or subject.policy.minimum_items
+    if not items or items < fewest:
+        return f"it has {count(items)} {what} and the policy asks for at least {count(fewest)}"
+    return None
 
 
 def _invalid(subject: Subject, golden: GoldenReference) -> str:
@@ -143,11 +191,8 @@ def _texts(subject: Subject, golden: GoldenReference, rule: CheckRule) -> Texts 
     reference, variant = sheet_of(subject.reference, golden), sheet_of(subject.variant, golden)
     if reference is None or variant is None:
         return f"{'the reference' if reference is None else 'the variant'} was not scored on it, or twice"
-    if rule.maximum is None or not 1 <= rule.maximum < float("inf"):
-        return f"the policy's maximum is {rule.maximum}; it must be 1 or more"
-    fewest = rule.minimum_items or subject.policy.minimum_items
-    if not golden.item_ids or len(golden.item_ids) < fewest:
-        return f"it has {count(len(golden.item_ids))} items and the policy asks for at least {count(fewest)}"
+    if (few := _why_few(rule, subject, len(golden.item_ids), "items")) is not None:
+        return few
     if reference.stopped is not None or variant.stopped is not None:
         return "its scoring stopped early, and this check needs all items; score it in full"
     role, foreign = subject.variant.variant.role, subject.variant.source == "file"
@@ -165,6 +210,11 @@ def _ratio(reference: ScoreSheet, variant: ScoreSheet, golden: GoldenReference) 
         rows.append(found)
         cluster = left[one].cluster or right[one].cluster
         names.append(f"item\0{one}" if cluster is None else f"cluster\0{cluster}")
+    return _of_rows(rows, names, _PER.get(str(reference.conditions.get("metric")), "token"))
+
+
+def _of_rows(rows: Sequence[tuple[float, float, int]], names: Sequence[str], per: str) -> Texts | str:
+    """The ratio over texts of which each has a name; equal names are one text."""
     kept = [place for place, row in enumerate(rows) if row[2]]
     if not kept:
         return "none of its items has a token"
@@ -172,18 +222,22 @@ def _ratio(reference: ScoreSheet, variant: ScoreSheet, golden: GoldenReference) 
     base, other, tokens = zip(*(rows[place] for place in kept), strict=True)
     shared = max(Counter(clusters).values()) > 1
     ratio = perplexity_ratio(reference_nats=base, variant_nats=other, tokens=tokens, documents=clusters if shared else None)
-    per = _PER.get(str(reference.conditions.get("metric")), "token")
     return Texts(ratio=ratio, reference_nats=sum(base), empty=len(rows) - len(kept), per=per)
 
 
 def _row(item_id: str, reference: ItemScore | None, variant: ItemScore | None) -> tuple[float, float, int] | str:
     """Nats of both sides and tokens of one item, or why the set cannot be used."""
+    if reference is None or variant is None:
+        who = "the reference" if reference is None else "the variant"
+        return f"{who} did not answer item {item_id}, and no value is known for a text that was not answered"
+    return _nats_row(item_id, reference.evidence, variant.evidence)
+
+
+def _nats_row(item_id: str, reference: ItemEvidence, variant: ItemEvidence) -> tuple[float, float, int] | str:
     nats = []
-    for who, item in (("the reference", reference), ("the variant", variant)):
-        if item is None:
-            return f"{who} did not answer item {item_id}, and no value is known for a text that was not answered"
-        logs, tokens = item.evidence.loglikelihoods, item.evidence.scored_tokens
-        if item.evidence.nonfinite or len(logs) != 1 or logs[0] is None or not isfinite(logs[0]):
+    for who, found in (("the reference", reference), ("the variant", variant)):
+        logs, tokens = found.loglikelihoods, found.scored_tokens
+        if found.nonfinite or len(logs) != 1 or logs[0] is None or not isfinite(logs[0]):
             return f"item {item_id} of {who} has no log-likelihood of its text"
         if logs[0] > 0 or tokens < 0 or (not tokens and logs[0] != 0):
             return f"item {item_id} of {who} has a log-likelihood of {logs[0]:g} over {tokens} tokens, which is not possible"

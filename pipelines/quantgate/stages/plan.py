@@ -218,9 +218,12 @@ def _faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str |
     for index, rule in enumerate(policy.checks):
         divergence = rule.kind in OF_DISTRIBUTIONS and texts is not None
         has = [texts] if divergence and texts is not None else names
+        if rule.kind == "perplexity_ratio" and texts is not None:
+            has = [*names, texts]
         if rule.golden_set not in ("*", *has):
             where = f"; divergence is taken over the texts {texts}" if divergence else ""
-            what = f"a check of kind {rule.kind} is for golden set '{rule.golden_set}', and the run has {', '.join(names)}{where}"
+            found = ", ".join(names if divergence else has)
+            what = f"a check of kind {rule.kind} is for golden set '{rule.golden_set}', and the run has {found}{where}"
             yield Fault(where=("checks", index, "golden_set"), what=what)
         for golden in (one for one in golden_sets if rule.golden_set in ("*", one.name)):
             yield from _slice_faults(policy, rule, golden, index)
@@ -253,7 +256,10 @@ def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference], texts: 
         case "quality":
             return [_check_name(golden, name) for golden in chosen for name in slice_names(rule, golden) or (None,)]
         case "perplexity_ratio" if rule.golden_set == "*":
-            return [f"perplexity_ratio/{golden.name}" for golden in chosen] + ["perplexity_ratio/*"]
+            over = "*" if texts is None else texts
+            return [f"perplexity_ratio/{golden.name}" for golden in chosen] + [f"perplexity_ratio/{over}"]
+        case "perplexity_ratio" if rule.golden_set == texts:
+            return [f"perplexity_ratio/{texts}"]
         case "freed_share" | "share_quantized":
             return [f"memory/{rule.kind}"]
         case "ceiling_ratio":

@@ -17,6 +17,7 @@ from quantgate.records import (
     Check,
     Decision,
     Evidence,
+    FlipCount,
     FlipRow,
     GoldenItem,
     GoldenRow,
@@ -40,6 +41,7 @@ from quantgate.records import (
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
 from quantgate.stages import noise
+from quantgate.stages.canary import LEFT_OUT
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import Meaning, meaning, paired_items
@@ -49,6 +51,8 @@ from quantgate.stats.paired import loss_lower, loss_upper
 from quantgate.stats.proportions import mcnemar_exact, wilson
 
 LARGEST_EXPONENT = 700.0
+MOST_FLIPS = 1_000
+"""Flips of a variant on a golden set that a report lists; graded scores may all change a little."""
 COLD_START = 2.0
 """A first timed generation this many times the median was not warm."""
 
@@ -69,6 +73,7 @@ class Context:
 def build(context: Context, evidence: Evidence, decision: Decision, promotion: Promotion | None) -> Report:
     """The whole report. ``exit_code`` follows from the decision alone, whatever happened to sinks and registry."""
     reference = next(one for one in evidence.variants if one.variant.role == "reference")
+    flips = list(_flips(evidence, reference, context))
     return Report(
         run_id=context.run_id,
         created_at=context.created_at,
@@ -84,7 +89,8 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         chosen=decision.chosen,
         measurements=tuple(_measurement(one, reference) for one in evidence.variants),
         quality=tuple(_quality(evidence, reference, context)),
-        flips=tuple(_flips(evidence, reference, context)),
+        flips=tuple(flip for found in flips for flip in found[:MOST_FLIPS]),
+        flip_counts=tuple(_flip_count(found) for found in flips if len(found) > MOST_FLIPS),
         golden_sets=tuple(_golden(one, reference, evidence) for one in context.golden_sets),
         policy=context.policy,
         policy_sha256=decision.policy_sha256,
@@ -120,7 +126,7 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
                 yield _sentence(f"{one.variant.name}: {failure.stage} did not finish ({failure.kind}): {message}")
     for verdict in decision.verdicts:
         for check in verdict.checks:
-            if check.tier == "advisory" and check.outcome != "pass" and not _is_small_slice(check):
+            if check.tier == "advisory" and check.outcome != "pass" and not _is_small_slice(check) and check.because != LEFT_OUT:
                 yield _sentence(f"{verdict.variant} {check.because}. This is advisory and decides nothing")
     passing = {verdict.variant for verdict in decision.verdicts if verdict.outcome == "pass"}
     for line in waiver_lines(context.policy, decision.verdicts, context.created_at):
@@ -458,13 +464,24 @@ def _accuracy(sheet: ScoreSheet, name: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _flips(evidence: Evidence, reference: VariantEvidence, context: Context) -> Iterator[FlipRow]:
-    """Every flip, regressions first, and of these first where the right choice lost, or won, most against the others."""
+def _flips(evidence: Evidence, reference: VariantEvidence, context: Context) -> Iterator[list[FlipRow]]:
+    """The flips of each variant and golden set, regressions first, and of these first where the right choice lost most to the others."""
     for one in evidence.variants:
         if one is reference:
             continue
         for golden in context.golden_sets:
-            yield from _flips_of(one, reference, golden, context.policy)
+            yield _flips_of(one, reference, golden, context.policy)
+
+
+def _flip_count(found: Sequence[FlipRow]) -> FlipCount:
+    worse = sum(flip.direction == "regression" for flip in found)
+    return FlipCount(
+        variant=found[0].variant,
+        golden_set=found[0].golden_set,
+        regressions=worse,
+        recoveries=len(found) - worse,
+        listed=MOST_FLIPS,
+    )
 
 
 def _flips_of(one: VariantEvidence, reference: VariantEvidence, golden: GoldenSet, policy: Policy) -> list[FlipRow]:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import samples
-from quantgate.records import FlipRow, Report
-from quantgate.render import html
+from quantgate.records import FlipCount, FlipRow, Report
+from quantgate.render import html, terminal
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 HARNESS = "const form = document.querySelector('[data-flips] form'), fields = form.elements;"
@@ -59,6 +59,20 @@ def test_worst_first() -> None:
     page = html.page(report())
     order = re.findall(r'<th scope="row" class="w">([rc]\d+)', page)
     assert order == [f"r{at}" for at in range(14)] + ["c2", "c1", "c0"]
+
+
+def test_a_list_that_ends_early_says_so() -> None:
+    """The page and the terminal count all flips, and the page says where those are that the report leaves out."""
+    made = replace(report(), flips=report().flips[:14])
+    golden = made.golden_sets[0].name
+    flips = tuple(replace(one, golden_set=golden) for one in made.flips)
+    counted = FlipCount(variant="nf4", golden_set=golden, regressions=1500, recoveries=700, listed=14)
+    made = replace(made, flips=flips, flip_counts=(counted,))
+    page = html.page(made)
+    assert "nf4: 1,500 items got worse, 700 got better" in page
+    assert "All 2,200 are in evidence.json; report.json lists the worst 14." in page
+    assert "flips: 2,200, the worst 10 of them" in terminal.show_variant(made, "nf4")
+    assert "evidence.json; report.json lists" not in html.page(replace(made, flip_counts=()))
 
 
 def test_the_policy_names_the_one_script() -> None:

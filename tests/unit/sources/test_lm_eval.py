@@ -243,6 +243,29 @@ def test_what_cannot_be_a_golden_set_is_refused(tmp_path: Path, kind: dict[str, 
         gather(task(tmp_path, "odd", rows, kind, **changes))
 
 
+def test_what_the_scores_are_is_stated_as_the_tasks_state_it(tmp_path: Path, session: Any) -> None:
+    """Acc lies in [0, 1] and more is better; of a task's own function only the direction is known that it states."""
+    sheet = ours(session, gather(task(tmp_path / "plain", "birds", BIRDS)))
+    assert (sheet.scale, sheet.better) == ("unit", "higher")
+    found = graded(tmp_path / "own", "metric_list: [{metric: overlap, aggregation: mean, higher_is_better: true}]")
+    sheet = ours(session, gather(found, metric="overlap"))
+    assert (sheet.scale, sheet.better) == (None, "higher")
+    assert [one.value for one in sheet.items] == [0.25] * len(SUMS)
+    unsaid = graded(tmp_path / "unsaid", "metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]")
+    sheet = ours(session, gather(unsaid, metric="overlap"))
+    assert (sheet.scale, sheet.better) == (None, None)
+    acc = graded(tmp_path / "named", "metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]", "acc")
+    assert ours(session, gather(acc)).scale is None
+
+
+def graded(folder: Path, metrics: str, name: str = "overlap") -> Path:
+    """A task whose own function gives every answer a quarter."""
+    file = task(folder, "sums", SUMS, {key: value for key, value in TEXT.items() if key != "metric_list"})
+    (folder / "own.py").write_text(f"def score(doc, results):\n    return {{{name!r}: 0.25}}\n", encoding="utf-8")
+    file.write_text(f"{file.read_text(encoding='utf-8')}\nprocess_results: !function own.score\n{metrics}\n", encoding="utf-8")
+    return file
+
+
 def test_numbers_that_are_not_finite_score_nothing(tmp_path: Path) -> None:
     """A model whose log-likelihoods are NaN has answered no item; nothing counts as right by the order of NaNs."""
     golden = gather(task(tmp_path, "birds", BIRDS))

@@ -111,3 +111,34 @@ def test_batches_keep_to_the_plan() -> None:
     stored(session, 256)
     assert max(session.batches) == PLAN.max_rows
     assert sum(session.batches) == 256
+
+
+def canary(session: Speaking, reference: Speaking, prompts: int = 32) -> Any:
+    """What a canary finds on a set of 150."""
+    job = diverge.Job(golden=golden(150), plan=PLAN)
+    return diverge.canary(shaped(session), job, diverge.canary_rows(shaped(reference), job, prompts, quiet), quiet)
+
+
+def test_the_canary_compares_as_the_definition_says() -> None:
+    """Mean KL and agreement over the prompts it asks, which are spread over the set; a model does not differ from itself."""
+    same = canary(Speaking(), Speaking())
+    assert (same.mean_kl, same.top1_agreement, same.prompts, same.items, same.nonfinite) == (0.0, 1.0, 32, 150, "")
+    found = canary(Speaking(bias=8.0), Speaking())
+    job = diverge.Job(golden=golden(150), plan=PLAN)
+    base, moved = (diverge.canary_rows(shaped(Speaking(bias=bias)), job, 32, quiet).astype(np.float64) for bias in (0.0, 8.0))
+    p, q = (np.exp(rows) / np.exp(rows).sum(axis=1, keepdims=True) for rows in (base, moved))
+    assert found.mean_kl == pytest.approx(float((p * np.log(p / q)).sum(axis=1).mean()), rel=1e-4)
+    assert found.top1_agreement == float((base.argmax(axis=1) == moved.argmax(axis=1)).mean()) < 0.5
+
+
+def test_nan_is_the_canarys_finding_and_the_references_error() -> None:
+    """A variant's NaN is said; one of the reference leaves nothing to compare with."""
+    assert "not finite" in canary(Speaking(broken_at=2), Speaking()).nonfinite
+    with pytest.raises(NumericallyInvalid):
+        canary(Speaking(), Speaking(broken_at=1))
+
+
+def test_a_canary_of_another_vocabulary_is_refused() -> None:
+    """Rows of unlike length are no distributions of the same tokens."""
+    with pytest.raises(NotComparable, match="vocabulary"):
+        canary(Speaking(vocabulary=40), Speaking())

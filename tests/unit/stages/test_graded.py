@@ -193,3 +193,32 @@ def test_the_same_evidence_gives_the_same_verdict() -> None:
     """No randomness: twice the same record."""
     other = np.clip(BASE + JITTER, 0, 1)
     assert check(run(BASE, other)) == check(run(BASE, other))
+
+
+TASKS = {**CONDITIONS, "tasks": "lm_eval", "metric": "overlap"}
+
+
+def test_scores_of_task_code_are_what_its_numbers_are() -> None:
+    """Graded ones are decided as such where the tasks state a direction; without one nothing is, and right or wrong needs none."""
+    other = np.clip(BASE + JITTER, 0, 1)
+    wanted = check(run(BASE, other))
+    assert check(run(BASE, other, scale=None, conditions=TASKS)) == wanted
+    unsaid = check(run(BASE, other, scale=None, better=None, conditions=TASKS))
+    assert (unsaid.outcome, "write 'better: higher'" in unsaid.because) == ("not_measured", True)
+    right = (BASE > 0.5).astype(float)
+    made = check(run(right, right, scale=None, better=None, conditions=TASKS))
+    assert (made.outcome, made.scale) == ("pass", "binary")
+
+
+def test_unbounded_scores_of_task_code_are_named_by_the_policy() -> None:
+    """Points up to 100 are no shares: not measured with what to write, and decided once that is written."""
+    other = LOGS + 0.01 * JITTER
+    made = check(run(LOGS, other, scale=None, conditions=TASKS))
+    assert (made.outcome, "scale: unbounded" in made.because) == ("not_measured", True)
+    assert check(run(LOGS, other, scale=None, conditions=TASKS), UNBOUNDED).outcome == "pass"
+
+
+def test_a_session_that_states_nothing_has_right_or_wrong_only() -> None:
+    """Only task code may leave open what its numbers are."""
+    made = check(run(BASE, BASE, scale=None, better=None))
+    assert (made.outcome, "right (1) and wrong (0)" in made.because) == ("not_measured", True)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evidence import CONDITIONS, decided, evidence, golden, item_id, policy, reference, variant
-from quantgate.records import BatchPlan, Check, CheckRule, Evidence, ItemEvidence, ItemScore, ScoreSheet
+from evidence import CONDITIONS, candidate, decided, evidence, failure, golden, item_id, policy, reference, variant
+from quantgate.records import BatchPlan, Check, CheckRule, Evidence, ItemEvidence, ItemScore, ScoreSheet, TextReading
 from quantgate.stats.ratios import perplexity_ratio
 
 RULE = CheckRule(kind="perplexity_ratio", maximum=1.05)
@@ -161,3 +161,70 @@ def test_a_run_without_texts_does_not_meet_it() -> None:
     bare = [texts(NATS, of=of, tokens=none) for of in ("float32", "int8")]
     made = check(evidence(reference(bare[0]), variant("int8", bare[1]), golden_sets=[golden(items=TEXTS)]))
     assert (made.outcome, "no golden set whose items are texts" in made.because) == ("not_measured", True)
+
+
+# ---------------------------------------------------------------------------------------------- the texts that divergence is taken over
+
+
+def reading(nats: Any, tokens: Any = TOKENS, **fields: Any) -> TextReading:
+    """Sixty texts as one side read them."""
+    items = tuple(
+        ItemEvidence(item_id=f"t{at}", loglikelihoods=(None if one is None else -float(one),), scored_tokens=int(tokens[at]))
+        for at, one in enumerate(nats)
+    )
+    values = {"texts": "books", "sha256": "ab" * 32, "items": items, "slices": ("all",) * len(items), "cut": 0, "tokens_per_text": 512}
+    return TextReading(**{**values, **fields})
+
+
+def over_texts(base: TextReading | None, other: TextReading | None, name: str = "books") -> Check:
+    """The check on the texts of a run that was scored on a golden set without any."""
+    run_ = evidence(replace(reference(), reading=base), replace(candidate(), reading=other))
+    return check(run_, replace(RULE, golden_set=name))
+
+
+@pytest.mark.parametrize("name", ["books", "*"])
+def test_the_texts_of_divergence_are_decided_on_too(name: str) -> None:
+    """By the same rule as a golden set's, under the texts' name."""
+    made = over_texts(reading(NATS), reading(NATS + CHANGE), name)
+    wanted = perplexity_ratio(reference_nats=NATS, variant_nats=NATS + CHANGE, tokens=TOKENS).decide(limit=1.05, alpha=0.05)
+    assert (made.name, made.outcome, made.estimate, made.bound) == ("perplexity_ratio/books", "pass", wanted.estimate, wanted.upper)
+    assert over_texts(reading(NATS), reading(NATS + TOKENS * np.linspace(0.15, 0.25, TEXTS)), name).outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (None, "the variant did not read the texts books"),
+        (reading(NATS, sha256="cd" * 32), "did not read the same texts"),
+        (reading(NATS, tokens_per_text=256), "did not read the same texts"),
+        (reading(NATS[:-1]), "in the same order"),
+        (reading(NATS, TOKENS + 1), "tokens for the reference"),
+        (reading([None, *NATS[1:]]), "item t0 of the variant has no log-likelihood"),
+        (reading(-NATS), "which is not possible"),
+    ],
+)
+def test_readings_that_do_not_fit_are_not_measured(other: TextReading | None, words: str) -> None:
+    """Another file, length, number of texts or of tokens, or a text without its number: nothing is decided."""
+    made = over_texts(reading(NATS), other)
+    assert (made.outcome, words in made.because) == ("not_measured", True), made.because
+    if other is not None:
+        assert over_texts(other, reading(NATS)).outcome == "not_measured"
+
+
+def test_a_text_of_one_token_is_left_out_and_counted() -> None:
+    """It was read and has nothing to score, which is no missing number."""
+    rows = [reading(nats) for nats in (NATS, NATS + CHANGE)]
+    empty = ItemEvidence(item_id="t0")
+    made = over_texts(*(replace(one, items=(empty, *one.items[1:])) for one in rows))
+    assert (made.n, "1 text has no token and is left out" in made.because) == (TEXTS - 1, True)
+    one_sided = over_texts(rows[0], replace(rows[1], items=(empty, *rows[1].items[1:])))
+    assert one_sided.outcome == "not_measured"
+
+
+def test_too_few_texts_and_nan_while_reading() -> None:
+    """The policy's fewest items count texts; a variant that gave NaN where the reference did not fails."""
+    few = reading(NATS[:19])
+    assert "it has 19 texts and the policy asks for at least 20" in over_texts(few, few).because
+    bad = replace(candidate(), failures=(failure("int8", "read books", numerical=True),))
+    run_ = evidence(replace(reference(), reading=reading(NATS)), bad)
+    assert check(run_, replace(RULE, golden_set="books")).outcome == "fail"

@@ -130,6 +130,21 @@ def test_flips_are_listed_regressions_first_and_strongest_first() -> None:
     assert rows[0].prompt.startswith("shot q")
 
 
+def test_of_very_many_flips_the_worst_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list has an end and the counts say what is behind it; nothing is counted where nothing is left out."""
+    found = evidence(reference(), candidate(b=30, c=2), candidate("int4", b=2, c=1), known_bad())
+    whole = built(found)
+    assert whole.flip_counts == () and report.MOST_FLIPS == 1000
+    monkeypatch.setattr(report, "MOST_FLIPS", 20)
+    made = built(found)
+    counts = {one.variant: (one.regressions, one.recoveries, one.listed) for one in made.flip_counts}
+    assert counts["int8"] == (30, 2, 20) and set(counts) == {"int8", "int2"}
+    for name, listed in (("int8", 20), ("int4", 3), ("int2", 20)):
+        rows = [one for one in made.flips if one.variant == name]
+        assert rows == [one for one in whole.flips if one.variant == name][:listed]
+    assert [one.checks for one in made.verdicts] == [one.checks for one in whole.verdicts]
+
+
 def test_an_advisory_check_that_fails_is_told_as_what_it_is() -> None:
     """It decides nothing, and it is not hidden."""
     by = policy(CheckRule(kind="quality", margin=0.05), CheckRule(kind="freed_share", minimum=0.9, tier="advisory"))
