@@ -488,3 +488,45 @@ def test_twenty_thousand_items(tmp_path: Path) -> None:
     assert float(used_s) < (6 if busy else 3)
     (folder,) = (tmp_path / "reports").iterdir()
     assert (folder / "report.json").stat().st_size < 1_000_000
+
+
+# ---------------------------------------------------------------------------------------------- looking early at finished files
+
+
+def _seen_early(bench: Chain, first: list[int], second: list[int]) -> list[Path]:
+    """A reference right everywhere and two candidates, under a policy that looks after every item."""
+    foreign.policy(bench.root / "policy.yaml", sequential={"lambda": 0.9, "seed": 0}, minimum_items=300, objective="smallest_loss")
+    return [foreign.table(Path(f"{name}.jsonl"), values) for name, values in (("a", [1] * 400), ("b", first), ("c", second))]
+
+
+def test_finished_files_are_looked_at_from_the_fewest_items_on(bench: Chain) -> None:
+    """The evidence suffices after a few dozen items; a pass is declared at 300, figures are those of all 400, and so is the ranking."""
+    files = _seen_early(bench, [0] * 2 + [1] * 398, [1] * 399 + [0])
+    done = judge(bench, *files)
+    assert done.code == 0, done.err
+    for name, lost in (("b", 2), ("c", 1)):
+        check = checks_of(name)["quality/items"]
+        assert (check["items_used"], check["n"], check["b"], check["estimate"]) == (300, 400, lost, pytest.approx(lost / 400))
+    assert "shown after 300 items, the figures are those of all 400" in done.out.replace("\n", " ")
+    assert report_of(Path("out"))["chosen"] == "c"
+
+
+@foreign.real_files
+@pytest.mark.parametrize("seed", range(5))
+def test_no_seed_makes_a_loss_beyond_the_margin_pass(bench: Chain, seed: int) -> None:
+    """nf4 loses 3.5 points over all 400 items: under three points it passes under no seed and no number of fewest items."""
+    files = [foreign.LM_EVAL_FILES / f"mc400-{one}.jsonl" for one in ("fp32", "nf4")]
+    for fewest in (1, 300):
+        foreign.policy(Path("policy.yaml"), margin=0.03, sequential={"lambda": 0.9, "seed": seed}, minimum_items=fewest)
+        assert judge(bench, *files).code != 0
+
+
+def test_an_objective_that_files_do_not_know_gives_way_to_the_loss(bench: Chain) -> None:
+    """Memory is not known of files: the smaller loss goes forward and not the one given first, and the report says so."""
+    foreign.policy(bench.root / "policy.yaml", require="any", objective="freed_bytes")
+    files = [foreign.table(Path("a.jsonl"), [1] * 400), foreign.table(Path("b.jsonl"), [0] * 3 + [1] * 397)]
+    done = judge(bench, *files, foreign.table(Path("c.jsonl"), [1] * 399 + [0]))
+    assert (done.code, report_of(Path("out"))["chosen"]) == (0, "c"), done.err
+    said = done.out.replace("\n", " ")
+    assert "c passes and goes forward. The memory freed is known of none that passes, so the one with the smallest loss goes forward" in said
+    assert "where that is known of none, the one with the smallest loss" in Path("out/report.md").read_text(encoding="utf-8")

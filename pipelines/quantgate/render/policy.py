@@ -59,7 +59,7 @@ def _paragraphs(policy: Policy, candidates: int) -> Iterator[Paragraph]:
         if lines:
             yield Paragraph(sentence=sentence, lines=lines)
     yield Paragraph(sentence=_several(policy, candidates))
-    yield Paragraph(sentence=f"Of several that pass, {_OBJECTIVES[policy.objective]} goes forward.")
+    yield Paragraph(sentence=f"Of several that pass, {_OBJECTIVES[policy.objective]} goes forward{_else(policy)}.")
     yield Paragraph(sentence=_items(policy))
     if early := _early(policy):
         yield Paragraph(sentence=early)
@@ -70,6 +70,10 @@ def _paragraphs(policy: Policy, candidates: int) -> Iterator[Paragraph]:
     )
     if policy.waivers:
         yield Paragraph(sentence="These checks do not block, each until its day:", lines=tuple(map(waiver_words, policy.waivers)))
+
+
+def _else(policy: Policy) -> str:
+    return "" if policy.objective == "smallest_loss" else "; where that is known of none, the one with the smallest loss"
 
 
 def rule_words(rule: CheckRule) -> str:

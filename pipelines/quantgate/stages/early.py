@@ -23,6 +23,8 @@ class Early:
     """Planned looks: items of the question at each, rising, the last one all of them; empty in the anytime-valid mode."""
     bet: float | None = None
     """The bet of the anytime-valid mode."""
+    fewest: int = 1
+    """Items before which the anytime-valid mode declares nothing; its evidence counts from the first item all the same."""
 
 
 def looks_early(policy: Policy) -> bool:
@@ -52,7 +54,7 @@ def early_of(policy: Policy, golden: GoldenReference, target: Sequence[str], few
     A look at fewer than ``fewest`` items, or at no more than the look before it, is left out: that is one chance less to pass.
     """
     if policy.sequential is not None:
-        return Early(bet=policy.sequential.bet)
+        return Early(bet=policy.sequential.bet, fewest=max(1, fewest))
     if policy.looks is None:
         return None
     chosen, asked = set(target), order(golden, seed_of(policy))
