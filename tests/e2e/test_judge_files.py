@@ -530,3 +530,47 @@ def test_an_objective_that_files_do_not_know_gives_way_to_the_loss(bench: Chain)
     said = done.out.replace("\n", " ")
     assert "c passes and goes forward. The memory freed is known of none that passes, so the one with the smallest loss goes forward" in said
     assert "where that is known of none, the one with the smallest loss" in Path("out/report.md").read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------------------------------------- what does not fit together
+
+
+def test_scores_in_zero_to_one_are_not_unbounded(bench: Chain) -> None:
+    """Called unbounded, 26 right of 1,319 would need no proof that a loss can be seen; so the claim is refused, and a metric's is believed."""
+    foreign.policy(
+        bench.root / "policy.yaml", checks=[{"kind": "quality", "scale": "unbounded", "better": "higher", "margin": 0.03}]
+    )
+    few = [1] * 26 + [0] * 1293
+    done = judge(bench, foreign.table(Path("a.jsonl"), few), foreign.table(Path("b.jsonl"), few[1:] + [1]))
+    assert done.code == 4
+    assert "the policy says that the scores have no bounds and all of them lie in 0 to 1" in check_of("b")["because"]
+    wide = [place / 40 for place in range(400)]
+    done = judge(bench, foreign.table(Path("a.jsonl"), wide), foreign.table(Path("b.jsonl"), [one + 0.01 for one in wide]))
+    assert done.code != 4 and check_of("b")["scale"] == "unbounded", done.err
+
+
+@pytest.mark.parametrize("graded", ["reference", "variant"])
+def test_one_graded_score_against_right_or_wrong(bench: Chain, graded: str) -> None:
+    """A half among ones and zeros is another scale than the other side's: not comparable, naming the item, whichever side has it."""
+    foreign.policy(bench.root / "policy.yaml", checks=[{"kind": "quality", "better": "higher", "margin": 0.06}])
+    plain, half = foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), [0.5, *scores()[1:]])
+    done = judge(bench, *((plain, half) if graded == "variant" else (half, plain)))
+    assert done.code == 4
+    assert "the scales differ" in done.out.replace("\n", " ") and "item i00000 has 0.5" in done.out.replace("\n", " ")
+
+
+@pytest.mark.parametrize("field", ["slice", "cluster"])
+def test_an_item_in_two_groups_is_not_comparable(bench: Chain, field: str) -> None:
+    """A slice or cluster that differs between the sides is named with its item; one that a side does not state is taken from the other."""
+    grouped = foreign.table(Path("a.jsonl"), scores(), **{field: lambda place: f"g{place // 2 % 50}"})
+    other = foreign.table(Path("b.jsonl"), scores(), **{field: lambda place: f"g{place // 2 % 50 if place != 7 else 4}"})
+    assert judge(bench, grouped, other).code == 4
+    assert f"not comparable: item i00007 is in {field} 'g3' for the reference and in 'g4' for the variant" in check_of("b")["because"]
+    silent = foreign.table(Path("c.jsonl"), scores(b=3))
+    plain, bounds = foreign.table(Path("d.jsonl"), scores()), []
+    again = foreign.table(Path("c2.jsonl"), scores(b=3), **{field: lambda place: f"g{place // 2 % 50}"})
+    for files in ((plain, silent), (grouped, silent), (plain, again)):
+        assert judge(bench, *files).code in (0, 3)
+        bounds.append(check_of(files[1].stem)["bound"])
+    if field == "cluster":
+        assert bounds[0] < bounds[1] == bounds[2]

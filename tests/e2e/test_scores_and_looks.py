@@ -181,7 +181,7 @@ def test_files_under_early_looks(bench: Chain) -> None:
     golden = GoldenReference(
         name=row["name"], version=row["version"], sha256=row["sha256"], item_ids=tuple(losses), chance_level=0.0
     )
-    wanted = anytime([losses[one] for one in early.order(golden, 3)], margin=0.06, alpha=0.05, bet=0.8)
+    wanted = anytime([losses[one] for one in early.order(golden, 3)], margin=0.06, alpha=0.05, bet=0.8, fewest=100)
     made = check()
     assert (made["outcome"], made["items_used"]) == (wanted.outcome, wanted.items)
     assert judge(bench, *files, {"kind": "quality", "margin": 0.06}, looks=3).code == 0

@@ -18,7 +18,7 @@ from quantgate.render.quantities import Towards, check_limit, count, level_perce
 from quantgate.stages.deciding import Decided, decide, known, p_pass, why_never
 from quantgate.stages.early import Early, early_of, order, seed_of, why_not_stopped
 from quantgate.stages.figures import why_weighted
-from quantgate.stages.pairing import Pairs, pair
+from quantgate.stages.pairing import Pairs, pair, why_scales_doubtful
 from quantgate.stages.subject import Subject, one_line, sheet_of
 from quantgate.stats.clusters import clustered_loss
 from quantgate.stats.graded import scores_needed
@@ -197,6 +197,8 @@ def _pairs(subject: Subject, golden: GoldenReference, target: GoldenReference, r
         return reason
     if any(item.evidence.nonfinite for item in reference.items):
         return "the reference gave NaN or infinity"
+    if (reason := why_scales_doubtful(reference, variant, rule, foreign=subject.variant.source == "file")) is not None:
+        return reason
     if (reason := _why_stopped(reference, variant, golden, subject)) is not None:
         return reason
     asked = _asked(variant, golden, subject)
