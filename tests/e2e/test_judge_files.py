@@ -574,3 +574,31 @@ def test_an_item_in_two_groups_is_not_comparable(bench: Chain, field: str) -> No
         bounds.append(check_of(files[1].stem)["bound"])
     if field == "cluster":
         assert bounds[0] < bounds[1] == bounds[2]
+
+
+def _waiver(check: str, variant: str) -> dict[str, str]:
+    return {"check": check, "variant": variant, "owner": "A", "reason": "r", "expires": "2099-12-31"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"require": "any", "correction": "fixed_sequence", "order": ["bb", "b"]}, "order.0: 'bb' is no candidate here: did you mean 'b'?"),
+        ({"waivers": [_waiver("quality/items", "a")]}, "waivers.0.variant: a waiver is for 'a', which is no candidate here: known are b"),
+        ({"waivers": [_waiver("quality/item", "b")]}, "waivers.0.check: the policy has no required check 'quality/item': did you mean"),
+    ],
+)
+def test_names_that_the_files_lack_are_refused(bench: Chain, fields: dict[str, Any], said: str) -> None:
+    """A candidate of the order, and the check and variant of a waiver, must be there: exit 2, nothing is written."""
+    foreign.policy(bench.root / "policy.yaml", **fields)
+    done = judge(bench, foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), scores(b=1)))
+    assert (done.code, said in done.err.replace("\n", " ")) == (2, True), done.err
+    assert not Path("out").exists()
+
+
+def test_a_waiver_of_files_is_said_to_hold_on_no_day(bench: Chain) -> None:
+    """One that names what is there is listed as unused, as the files have no day."""
+    foreign.policy(bench.root / "policy.yaml", waivers=[_waiver("quality/items", "b")])
+    done = judge(bench, foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), scores(b=80)))
+    assert done.code == 1
+    assert "is unused: the day of the run is not known" in done.out.replace("\n", " ")

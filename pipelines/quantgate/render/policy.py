@@ -69,7 +69,7 @@ def _paragraphs(policy: Policy, candidates: int) -> Iterator[Paragraph]:
         else "Controls are not required; those that a run has must come out as they must."
     )
     if policy.waivers:
-        yield Paragraph(sentence="These checks do not block, each until its day:", lines=tuple(map(waiver_words, policy.waivers)))
+        yield Paragraph(sentence="These checks do not block in a run of a known day, each until its day; results in files have no day:", lines=tuple(map(waiver_words, policy.waivers)))
 
 
 def _else(policy: Policy) -> str:

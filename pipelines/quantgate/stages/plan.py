@@ -6,7 +6,7 @@ Holm's family, or alpha over the number of advisory slices. What the question ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import inf, isfinite
@@ -14,7 +14,7 @@ from statistics import median
 
 import numpy as np
 
-from quantgate.records import CheckRule, GoldenReference, Policy
+from quantgate.records import CheckRule, GoldenReference, Policy, Role
 from quantgate.render.policy import Paragraph, paragraphs
 from quantgate.render.quantities import UNKNOWN, count, fixed, margin_points, percent, points
 from quantgate.stages.checks import OF_DISTRIBUTIONS
@@ -224,6 +224,31 @@ def _faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str |
             yield Fault(where=("checks", index, "golden_set"), what=what)
         for golden in (one for one in golden_sets if rule.golden_set in ("*", one.name)):
             yield from _slice_faults(policy, rule, golden, index)
+    yield from _waiver_faults(policy, golden_sets, texts)
+
+
+def names_fault(
+    policy: Policy, roles: Mapping[str, Role], golden_sets: Sequence[GoldenReference], texts: str | None = None
+) -> Fault | None:
+    """The first candidate or check that the policy names by itself, in its order or a waiver, and evidence does not have."""
+    return next(_names_faults(policy, roles, golden_sets, texts), None)
+
+
+def _names_faults(
+    policy: Policy, roles: Mapping[str, Role], golden_sets: Sequence[GoldenReference], texts: str | None
+) -> Iterator[Fault]:
+    candidates = [name for name, role in roles.items() if role == "candidate"]
+    for index, name in enumerate(policy.order):
+        if name not in candidates:
+            yield Fault(where=("order", index), what=f"'{name}' is no candidate here: {_nearest(name, candidates)}")
+    for index, waiver in enumerate(policy.waivers):
+        if waiver.variant not in candidates:
+            what = f"a waiver is for '{waiver.variant}', which is no candidate here: {_nearest(waiver.variant, candidates)}"
+            yield Fault(where=("waivers", index, "variant"), what=what)
+    yield from _waiver_faults(policy, golden_sets, texts)
+
+
+def _waiver_faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str | None) -> Iterator[Fault]:
     known = [name for rule in policy.checks if rule.tier == "required" for name in check_names(rule, golden_sets, texts)]
     for index, waiver in enumerate(policy.waivers):
         if waiver.check not in known:
