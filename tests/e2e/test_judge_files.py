@@ -320,7 +320,7 @@ def test_nan_is_not_measured(bench: Chain, side: str) -> None:
     done = judge(bench, "ref.jsonl", "cand.jsonl")
     assert done.code == 4
     assert checks_of(side)["finite"]["outcome"] == "not_measured"
-    assert "1 item gave NaN or infinity, the first is 9 of items" in done.out.replace("\n", " ")
+    assert "1 item gave NaN or infinity, the first is item 9 of the set items" in done.out.replace("\n", " ")
 
 
 def test_graded_scores_are_told_apart(bench: Chain) -> None:
@@ -602,3 +602,27 @@ def test_a_waiver_of_files_is_said_to_hold_on_no_day(bench: Chain) -> None:
     done = judge(bench, foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), scores(b=80)))
     assert done.code == 1
     assert "is unused: the day of the run is not known" in done.out.replace("\n", " ")
+
+
+# ---------------------------------------------------------------------------------------------- what is said is so
+
+
+def test_looks_that_hold_too_few_items_are_said_to_be_left_out(bench: Chain) -> None:
+    """Three looks are planned and the policy asks for 300 items: one remains, and the verdict says what became of the others."""
+    path = foreign.policy(bench.root / "policy.yaml", looks=3, minimum_items=300)
+    done = judge(bench, foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), scores(b=1)))
+    assert done.code == 0, done.err
+    assert "look 1 of 1 (2 of the 3 planned are left out, with too few items), at 400 of 400 items" in check_of("b")["because"]
+    assert "Looks at fewer items than a check needs are left out" in bench.cli("policy", "explain", str(path)).out.replace("\n", " ")
+
+
+@pytest.mark.parametrize(("scale", "said"), [(1, "counted as lost"), (7, "and its scores have no worst one to count as")])
+def test_a_missing_item_counts_as_lost_only_where_it_can(bench: Chain, scale: int, said: str) -> None:
+    """Without bounds no value is known for an item that is missing: the check is not measured, and nothing is said to be lost."""
+    fields = {} if scale == 1 else {"scale": "unbounded", "better": "higher"}
+    foreign.policy(bench.root / "policy.yaml", checks=[{"kind": "quality", "margin": 0.06, **fields}])
+    values = [scale * one for one in scores()]
+    done = judge(bench, foreign.table(Path("a.jsonl"), values), foreign.table(Path("b.jsonl"), values[:-1]))
+    assert done.code == (0 if scale == 1 else 4)
+    assert f"b: 1 item (i00399) missing on items, {said}." in report_of(Path("out"))["sentences"]
+    assert ("lost" in done.out) == (scale == 1)

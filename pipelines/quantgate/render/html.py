@@ -135,7 +135,7 @@ def _when(created_at: str) -> str:
 
 
 def _device_words(device: DeviceInfo) -> str:
-    threads = f"{device.threads} threads" if device.threads else ""
+    threads = f"{device.threads} thread{'' if device.threads == 1 else 's'}" if device.threads else ""
     words = [device.name, device.kind, threads, q.decimal_bytes(device.total_bytes), device.driver or ""]
     return ", ".join(word for word in words if word)
 

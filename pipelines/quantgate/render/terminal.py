@@ -110,7 +110,7 @@ def _device(report: Report) -> list[str]:
     if device is None:
         return []
     name = [device.kind if device.kind == "cpu" else device.name]
-    return [", ".join([*name, *([f"{device.threads} threads"] if device.threads else [])])]
+    return [", ".join([*name, *([f"{device.threads} thread{'' if device.threads == 1 else 's'}"] if device.threads else [])])]
 
 
 def promotion_line(report: Report) -> str:

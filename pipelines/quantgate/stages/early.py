@@ -21,6 +21,8 @@ class Early:
 
     sizes: tuple[int, ...] = ()
     """Planned looks: items of the question at each, rising, the last one all of them; empty in the anytime-valid mode."""
+    left_out: int = 0
+    """Planned looks that are none here: they hold fewer items than a look needs, or no more than the look before."""
     bet: float | None = None
     """The bet of the anytime-valid mode."""
     fewest: int = 1
@@ -59,8 +61,13 @@ def early_of(policy: Policy, golden: GoldenReference, target: Sequence[str], few
         return None
     chosen, asked = set(target), order(golden, seed_of(policy))
     seen = [sum(one in chosen for one in asked[:size]) for size in look_sizes(len(asked), policy.looks)]
-    sizes = dict.fromkeys(size for size in seen if size >= fewest)
-    return Early(sizes=tuple(sizes) or (len(chosen),))
+    sizes = large_enough(seen, fewest) or (len(chosen),)
+    return Early(sizes=sizes, left_out=policy.looks - len(sizes))
+
+
+def large_enough(sizes: Sequence[int], fewest: int) -> tuple[int, ...]:
+    """The looks that remain of those planned."""
+    return tuple(dict.fromkeys(size for size in sizes if size >= fewest))
 
 
 def stopped_by(policy: Policy, asked: int, items: int, because: str) -> EarlyStop:

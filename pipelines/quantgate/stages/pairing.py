@@ -184,8 +184,8 @@ def meaning(reference: ScoreSheet, variant: ScoreSheet, rule: CheckRule | None, 
 def why_scales_doubtful(reference: ScoreSheet, variant: ScoreSheet, rule: CheckRule, *, foreign: bool) -> str | None:
     """Why the scores of two whole sheets are not what is said of them, where only the policy, or nobody, says what they are.
 
-    Scores that all lie in 0 to 1 have bounds, and with bounds the reference must be able to show a loss. Right or wrong beside graded scores
-    are two scales. A metric that states its scale is believed.
+    Scores that all lie in 0 to 1 have bounds, and with bounds the reference must be able to show a loss. Right or wrong beside graded
+    scores are two scales. A metric that states its scale is believed.
     """
     if not foreign or reference.scale is not None or variant.scale is not None:
         return None

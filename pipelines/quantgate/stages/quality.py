@@ -358,7 +358,16 @@ def _when(found: Decided, pairs: Pairs, question: QualityQuestion) -> str:
         return f"; shown after {count(found.items)} items{_all_of(found, pairs)}"
     if found.look is None:
         return ""
-    return f"; look {found.look} of {len(question.early.sizes)}, at {count(found.items)} of {count(question.early.sizes[-1])} items{_all_of(found, pairs)}"
+    at = f"at {count(found.items)} of {count(question.early.sizes[-1])} items"
+    return f"; look {found.look} of {_looks(question.early)}, {at}{_all_of(found, pairs)}"
+
+
+def _looks(early: Early) -> str:
+    """How many looks there are, and how many were planned."""
+    if not early.left_out:
+        return f"{len(early.sizes)}"
+    are = "is" if early.left_out == 1 else "are"
+    return f"{len(early.sizes)} ({early.left_out} of the {len(early.sizes) + early.left_out} planned {are} left out, with too few items)"
 
 
 def _all_of(found: Decided, pairs: Pairs) -> str:
