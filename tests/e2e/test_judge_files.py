@@ -541,7 +541,7 @@ def test_scores_in_zero_to_one_are_not_unbounded(bench: Chain) -> None:
         bench.root / "policy.yaml", checks=[{"kind": "quality", "scale": "unbounded", "better": "higher", "margin": 0.03}]
     )
     few = [1] * 26 + [0] * 1293
-    done = judge(bench, foreign.table(Path("a.jsonl"), few), foreign.table(Path("b.jsonl"), few[1:] + [1]))
+    done = judge(bench, foreign.table(Path("a.jsonl"), few), foreign.table(Path("b.jsonl"), [*few[1:], 1]))
     assert done.code == 4
     assert "the policy says that the scores have no bounds and all of them lie in 0 to 1" in check_of("b")["because"]
     wide = [place / 40 for place in range(400)]
@@ -626,3 +626,23 @@ def test_a_missing_item_counts_as_lost_only_where_it_can(bench: Chain, scale: in
     assert done.code == (0 if scale == 1 else 4)
     assert f"b: 1 item (i00399) missing on items, {said}." in report_of(Path("out"))["sentences"]
     assert ("lost" in done.out) == (scale == 1)
+
+
+def test_a_row_says_its_unit_and_changes_of_scores_are_no_flips(bench: Chain) -> None:
+    """Unbounded scores stand under a header of their own unit, their changes as changes; nothing is said in points."""
+    foreign.policy(bench.root / "policy.yaml", checks=[{"kind": "quality", "margin": 5, "scale": "unbounded", "better": "higher"}])
+    values = [place % 40 - 60 for place in range(400)]
+    done = judge(bench, foreign.table(Path("a.jsonl"), values), foreign.table(Path("b.jsonl"), [v - v % 3 / 9 for v in values]))
+    assert done.code == 0, done.err
+    table = done.out.partition("upper bounds")[0]
+    assert "loss [upper bound], in score" in table and " changed" in table and "points" not in table
+    assert "Loss, in score" in Path("out/report.md").read_text(encoding="utf-8")
+
+
+def test_a_row_that_is_not_measured_shows_no_passing_figures(bench: Chain) -> None:
+    """Quality passes and what memory is freed is not known: the row holds no loss that reads as within its margin."""
+    checks = [{"kind": "freed_share", "minimum": 0.25}, {"kind": "quality", "margin": 0.06}]
+    foreign.policy(bench.root / "policy.yaml", checks=checks)
+    done = judge(bench, foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), scores(b=1)))
+    assert done.code == 4
+    assert "NOT MEASURED" in done.out and "<=" not in done.out.partition("report")[0]

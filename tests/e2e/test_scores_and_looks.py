@@ -101,7 +101,7 @@ def test_unbounded_scores_need_to_be_named(bench: Chain) -> None:
     wanted = decide_scores(losses=base - other, margin=0.5, alpha=0.05, bounded=False).decision
     assert check()["bound"] == pytest.approx(wanted.upper, rel=1e-9)
     assert "loss, in score" in Path("out/report.html").read_text(encoding="utf-8")
-    assert "(score)" in Path("out/report.md").read_text(encoding="utf-8")
+    assert "in score" in Path("out/report.md").read_text(encoding="utf-8")
 
 
 # ---------------------------------------------------------------------------------------------- perplexity
