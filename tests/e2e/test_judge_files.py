@@ -528,7 +528,7 @@ def test_an_objective_that_files_do_not_know_gives_way_to_the_loss(bench: Chain)
     done = judge(bench, *files, foreign.table(Path("c.jsonl"), [1] * 399 + [0]))
     assert (done.code, report_of(Path("out"))["chosen"]) == (0, "c"), done.err
     said = done.out.replace("\n", " ")
-    assert "c passes and goes forward. The memory freed is known of none that passes, so the one with the smallest loss goes forward" in said
+    assert "c passes and goes forward. The memory freed is known of none that passes, so the one with the smallest loss goes" in said
     assert "where that is known of none, the one with the smallest loss" in Path("out/report.md").read_text(encoding="utf-8")
 
 
@@ -536,7 +536,7 @@ def test_an_objective_that_files_do_not_know_gives_way_to_the_loss(bench: Chain)
 
 
 def test_scores_in_zero_to_one_are_not_unbounded(bench: Chain) -> None:
-    """Called unbounded, 26 right of 1,319 would need no proof that a loss can be seen; so the claim is refused, and a metric's is believed."""
+    """Called unbounded, 26 right of 1,319 would need no proof that a loss can be seen; so the claim is refused."""
     foreign.policy(
         bench.root / "policy.yaml", checks=[{"kind": "quality", "scale": "unbounded", "better": "higher", "margin": 0.03}]
     )

@@ -154,6 +154,19 @@ def test_rolling_log_likelihoods_of_the_harness(bench: Chain, change: float, cod
     assert f"perplexity per {'byte' if metric else 'word'}" in made["because"]
 
 
+def test_rows_of_a_ratio_show_it_and_no_percent(bench: Chain) -> None:
+    """Terminal, Markdown and HTML show the ratio that decided with its bound; a sum of nats is never a share of right answers."""
+    base, other, words = texts(0.01)
+    assert judge(bench, rolling(Path("a.jsonl"), base, words), rolling(Path("b.jsonl"), other, words), RATIO, minimum_items=30).code == 0
+    bound = f"{check('perplexity_ratio')['bound']:.4f}"[:5]
+    again = bench.cli("judge", "--reference", "a.jsonl", "--candidate", "b.jsonl", "--policy", "policy.yaml", "--out", "out").out
+    assert "loss [upper bound], x perplexity" in again and f"1.0101 [{bound}" in again
+    assert "Loss, x perplexity" in Path("out/report.md").read_text(encoding="utf-8")
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert "At most, x perplexity" in page and "1.0101" in page
+    assert all(row["accuracy"] is None and not row["slices"] for row in report_of(Path("out"))["quality"])
+
+
 def test_rolling_files_that_do_not_fit_together(bench: Chain) -> None:
     """Another number of words, NaN, or a text that is missing: not measured; a pair that is none: the file is refused."""
     base, other, words = texts(0.0)

@@ -155,8 +155,8 @@ def _early(policy: Policy) -> str:
         return ""
     return (
         f"Quality is looked at {q.count(policy.looks)} times at equal distances, in the order of seed {policy.looks_seed}; early looks ask "
-        "for so much more that alpha holds over all of them (O'Brien-Fleming). Looks at fewer items than a check needs are left out. Scoring "
-        "ends where a pass is shown."
+        "for so much more that alpha holds over all of them (O'Brien-Fleming). Looks at fewer items than a check needs are left out. "
+        "Scoring ends where a pass is shown."
     )
 
 

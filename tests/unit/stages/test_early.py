@@ -120,6 +120,20 @@ def test_a_pass_shown_early_does_not_stand_against_all_items(how: early.Early) -
     assert (stands.outcome, stands.estimate, stands.upper <= 0.05) == ("pass", 19 / 400, True)
 
 
+def test_losses_are_ranked_over_the_items_that_all_were_asked() -> None:
+    """int8 stopped at 90 without a loss; int4 lost two of those and gains later: its better mean over all items does not outrank it."""
+    first = set(early.order(golden(), 5)[:90])
+    right = [number for number in range(ITEMS) if item_id(number) in first]
+    lost = [number for number in right if number < RIGHT][:2]
+    full = sheet([number for number in range(ITEMS) if number not in lost and (number < RIGHT or number not in right)], of="int4")
+    stop = stopped(BET, 90, sheet(range(RIGHT)))
+    found = decided(evidence(reference(), variant("int4", full), variant("int8", stop)), replace(BET, objective="smallest_loss"))
+    estimates = [next(check.estimate for check in one.checks if check.n) for one in found.verdicts[1:]]
+    assert [one.outcome for one in found.verdicts[1:]] == ["pass", "pass"], found.because
+    assert estimates[0] < estimates[1] == 0.0
+    assert found.chosen == "int8"
+
+
 def test_shared_sources_and_unbounded_scores_are_not_for_every_item() -> None:
     """The anytime-valid mode needs independent items and bounds: otherwise it is not measured, never decided in another way."""
     sheets = [sheet(range(RIGHT), of=of, clusters=50) for of in ("float32", "int8")]
