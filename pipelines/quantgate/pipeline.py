@@ -36,6 +36,7 @@ from quantgate.records import (
     VariantEvidence,
 )
 from quantgate.stages import gate, promote, report
+from quantgate.stages.plan import names_fault
 from quantgate.stages.report import Context
 
 
@@ -271,6 +272,8 @@ def _commands(run_id: str) -> tuple[str, ...]:
 
 def rejudge(folder: Path, policy: Policy, warn: Callable[[str], None]) -> tuple[Report, Path]:
     """Judge a stored run under another policy and store the new report beside the old one. Needs no model."""
+    if policy.order or policy.waivers:
+        _refuse_unknown_names(policy, runs.load_evidence(folder))
     judged = _judged_again(folder, runs.load_info(folder), policy)
     into = folder / "judgements" / f"{policy.name}-{judged.policy_sha256[:8]}"
     publish(judged, into, pages(), warn)
@@ -282,6 +285,14 @@ def _refuse_uncorrected(policy: Policy, evidence: Evidence) -> None:
     chances = sum(one.variant.role == "candidate" for one in evidence.variants)
     if uncorrected(policy, chances):
         raise ConfigError(f"policy {policy.name}: {UNCORRECTED.format(chances)}")
+
+
+def _refuse_unknown_names(policy: Policy, evidence: Evidence) -> None:
+    """The same refusal as before a run: a candidate or check that a policy names by itself must be there."""
+    roles = {one.variant.name: one.variant.role for one in evidence.variants}
+    texts = next((one.reading.texts for one in evidence.variants if one.reading is not None), None)
+    if (fault := names_fault(policy, roles, evidence.golden_sets, texts)) is not None:
+        raise ConfigError(f"policy {policy.name}, {'.'.join(map(str, fault.where))}: {fault.what}")
 
 
 def _judged_again(folder: Path, info: RunInfo, policy: Policy) -> Report:
@@ -306,6 +317,7 @@ def judge_files(
     """
     found = judging.gather(asked)
     _refuse_uncorrected(policy, found.evidence)
+    _refuse_unknown_names(policy, found.evidence)
     judgement = rundir.digest([found.sha256, rundir.digest(policy)])
     context = Context(
         run_id=f"{found.run_id}-{judgement[:8]}",

@@ -320,7 +320,7 @@ def test_nan_is_not_measured(bench: Chain, side: str) -> None:
     done = judge(bench, "ref.jsonl", "cand.jsonl")
     assert done.code == 4
     assert checks_of(side)["finite"]["outcome"] == "not_measured"
-    assert "1 item gave NaN or infinity, the first is 9 of items" in done.out.replace("\n", " ")
+    assert "1 item gave NaN or infinity, the first is item 9 of the set items" in done.out.replace("\n", " ")
 
 
 def test_graded_scores_are_told_apart(bench: Chain) -> None:
@@ -488,3 +488,161 @@ def test_twenty_thousand_items(tmp_path: Path) -> None:
     assert float(used_s) < (6 if busy else 3)
     (folder,) = (tmp_path / "reports").iterdir()
     assert (folder / "report.json").stat().st_size < 1_000_000
+
+
+# ---------------------------------------------------------------------------------------------- looking early at finished files
+
+
+def _seen_early(bench: Chain, first: list[int], second: list[int]) -> list[Path]:
+    """A reference right everywhere and two candidates, under a policy that looks after every item."""
+    foreign.policy(bench.root / "policy.yaml", sequential={"lambda": 0.9, "seed": 0}, minimum_items=300, objective="smallest_loss")
+    return [foreign.table(Path(f"{name}.jsonl"), values) for name, values in (("a", [1] * 400), ("b", first), ("c", second))]
+
+
+def test_finished_files_are_looked_at_from_the_fewest_items_on(bench: Chain) -> None:
+    """The evidence suffices after a few dozen items; a pass is declared at 300, figures are those of all 400, and so is the ranking."""
+    files = _seen_early(bench, [0] * 2 + [1] * 398, [1] * 399 + [0])
+    done = judge(bench, *files)
+    assert done.code == 0, done.err
+    for name, lost in (("b", 2), ("c", 1)):
+        check = checks_of(name)["quality/items"]
+        assert (check["items_used"], check["n"], check["b"], check["estimate"]) == (300, 400, lost, pytest.approx(lost / 400))
+    assert "shown after 300 items, the figures are those of all 400" in done.out.replace("\n", " ")
+    assert report_of(Path("out"))["chosen"] == "c"
+
+
+@foreign.real_files
+@pytest.mark.parametrize("seed", range(5))
+def test_no_seed_makes_a_loss_beyond_the_margin_pass(bench: Chain, seed: int) -> None:
+    """nf4 loses 3.5 points over all 400 items: under three points it passes under no seed and no number of fewest items."""
+    files = [foreign.LM_EVAL_FILES / f"mc400-{one}.jsonl" for one in ("fp32", "nf4")]
+    for fewest in (1, 300):
+        foreign.policy(Path("policy.yaml"), margin=0.03, sequential={"lambda": 0.9, "seed": seed}, minimum_items=fewest)
+        assert judge(bench, *files).code != 0
+
+
+def test_an_objective_that_files_do_not_know_gives_way_to_the_loss(bench: Chain) -> None:
+    """Memory is not known of files: the smaller loss goes forward and not the one given first, and the report says so."""
+    foreign.policy(bench.root / "policy.yaml", require="any", objective="freed_bytes")
+    files = [foreign.table(Path("a.jsonl"), [1] * 400), foreign.table(Path("b.jsonl"), [0] * 3 + [1] * 397)]
+    done = judge(bench, *files, foreign.table(Path("c.jsonl"), [1] * 399 + [0]))
+    assert (done.code, report_of(Path("out"))["chosen"]) == (0, "c"), done.err
+    said = done.out.replace("\n", " ")
+    assert "c passes and goes forward. The memory freed is known of none that passes, so the one with the smallest loss goes" in said
+    assert "where that is known of none, the one with the smallest loss" in Path("out/report.md").read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------------------------------------- what does not fit together
+
+
+def test_scores_in_zero_to_one_are_not_unbounded(bench: Chain) -> None:
+    """Called unbounded, 26 right of 1,319 would need no proof that a loss can be seen; so the claim is refused."""
+    foreign.policy(
+        bench.root / "policy.yaml", checks=[{"kind": "quality", "scale": "unbounded", "better": "higher", "margin": 0.03}]
+    )
+    few = [1] * 26 + [0] * 1293
+    done = judge(bench, foreign.table(Path("a.jsonl"), few), foreign.table(Path("b.jsonl"), [*few[1:], 1]))
+    assert done.code == 4
+    assert "the policy says that the scores have no bounds and all of them lie in 0 to 1" in check_of("b")["because"]
+    wide = [place / 40 for place in range(400)]
+    done = judge(bench, foreign.table(Path("a.jsonl"), wide), foreign.table(Path("b.jsonl"), [one + 0.01 for one in wide]))
+    assert done.code != 4 and check_of("b")["scale"] == "unbounded", done.err
+
+
+@pytest.mark.parametrize("graded", ["reference", "variant"])
+def test_one_graded_score_against_right_or_wrong(bench: Chain, graded: str) -> None:
+    """A half among ones and zeros is another scale than the other side's: not comparable, naming the item, whichever side has it."""
+    foreign.policy(bench.root / "policy.yaml", checks=[{"kind": "quality", "better": "higher", "margin": 0.06}])
+    plain, half = foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), [0.5, *scores()[1:]])
+    done = judge(bench, *((plain, half) if graded == "variant" else (half, plain)))
+    assert done.code == 4
+    assert "the scales differ" in done.out.replace("\n", " ") and "item i00000 has 0.5" in done.out.replace("\n", " ")
+
+
+@pytest.mark.parametrize("field", ["slice", "cluster"])
+def test_an_item_in_two_groups_is_not_comparable(bench: Chain, field: str) -> None:
+    """A slice or cluster that differs between the sides is named with its item; one that a side does not state is taken from the other."""
+    grouped = foreign.table(Path("a.jsonl"), scores(), **{field: lambda place: f"g{place // 2 % 50}"})
+    other = foreign.table(Path("b.jsonl"), scores(), **{field: lambda place: f"g{place // 2 % 50 if place != 7 else 4}"})
+    assert judge(bench, grouped, other).code == 4
+    assert f"not comparable: item i00007 is in {field} 'g3' for the reference and in 'g4' for the variant" in check_of("b")["because"]
+    silent = foreign.table(Path("c.jsonl"), scores(b=3))
+    plain, bounds = foreign.table(Path("d.jsonl"), scores()), []
+    again = foreign.table(Path("c2.jsonl"), scores(b=3), **{field: lambda place: f"g{place // 2 % 50}"})
+    for files in ((plain, silent), (grouped, silent), (plain, again)):
+        assert judge(bench, *files).code in (0, 3)
+        bounds.append(check_of(files[1].stem)["bound"])
+    if field == "cluster":
+        assert bounds[0] < bounds[1] == bounds[2]
+
+
+def _waiver(check: str, variant: str) -> dict[str, str]:
+    return {"check": check, "variant": variant, "owner": "A", "reason": "r", "expires": "2099-12-31"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"require": "any", "correction": "fixed_sequence", "order": ["bb", "b"]}, "order.0: 'bb' is no candidate here: did you mean 'b'?"),
+        ({"waivers": [_waiver("quality/items", "a")]}, "waivers.0.variant: a waiver is for 'a', which is no candidate here: known are b"),
+        ({"waivers": [_waiver("quality/item", "b")]}, "waivers.0.check: the policy has no required check 'quality/item': did you mean"),
+    ],
+)
+def test_names_that_the_files_lack_are_refused(bench: Chain, fields: dict[str, Any], said: str) -> None:
+    """A candidate of the order, and the check and variant of a waiver, must be there: exit 2, nothing is written."""
+    foreign.policy(bench.root / "policy.yaml", **fields)
+    done = judge(bench, foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), scores(b=1)))
+    assert (done.code, said in done.err.replace("\n", " ")) == (2, True), done.err
+    assert not Path("out").exists()
+
+
+def test_a_waiver_of_files_is_said_to_hold_on_no_day(bench: Chain) -> None:
+    """One that names what is there is listed as unused, as the files have no day."""
+    foreign.policy(bench.root / "policy.yaml", waivers=[_waiver("quality/items", "b")])
+    done = judge(bench, foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), scores(b=80)))
+    assert done.code == 1
+    assert "is unused: the day of the run is not known" in done.out.replace("\n", " ")
+
+
+# ---------------------------------------------------------------------------------------------- what is said is so
+
+
+def test_looks_that_hold_too_few_items_are_said_to_be_left_out(bench: Chain) -> None:
+    """Three looks are planned and the policy asks for 300 items: one remains, and the verdict says what became of the others."""
+    path = foreign.policy(bench.root / "policy.yaml", looks=3, minimum_items=300)
+    done = judge(bench, foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), scores(b=1)))
+    assert done.code == 0, done.err
+    assert "look 1 of 1 (2 of the 3 planned are left out, with too few items), at 400 of 400 items" in check_of("b")["because"]
+    assert "Looks at fewer items than a check needs are left out" in bench.cli("policy", "explain", str(path)).out.replace("\n", " ")
+
+
+@pytest.mark.parametrize(("scale", "said"), [(1, "counted as lost"), (7, "and its scores have no worst one to count as")])
+def test_a_missing_item_counts_as_lost_only_where_it_can(bench: Chain, scale: int, said: str) -> None:
+    """Without bounds no value is known for an item that is missing: the check is not measured, and nothing is said to be lost."""
+    fields = {} if scale == 1 else {"scale": "unbounded", "better": "higher"}
+    foreign.policy(bench.root / "policy.yaml", checks=[{"kind": "quality", "margin": 0.06, **fields}])
+    values = [scale * one for one in scores()]
+    done = judge(bench, foreign.table(Path("a.jsonl"), values), foreign.table(Path("b.jsonl"), values[:-1]))
+    assert done.code == (0 if scale == 1 else 4)
+    assert f"b: 1 item (i00399) missing on items, {said}." in report_of(Path("out"))["sentences"]
+    assert ("lost" in done.out) == (scale == 1)
+
+
+def test_a_row_says_its_unit_and_changes_of_scores_are_no_flips(bench: Chain) -> None:
+    """Unbounded scores stand under a header of their own unit, their changes as changes; nothing is said in points."""
+    foreign.policy(bench.root / "policy.yaml", checks=[{"kind": "quality", "margin": 5, "scale": "unbounded", "better": "higher"}])
+    values = [place % 40 - 60 for place in range(400)]
+    done = judge(bench, foreign.table(Path("a.jsonl"), values), foreign.table(Path("b.jsonl"), [v - v % 3 / 9 for v in values]))
+    assert done.code == 0, done.err
+    table = done.out.partition("upper bounds")[0]
+    assert "loss [upper bound], in score" in table and " changed" in table and "points" not in table
+    assert "Loss, in score" in Path("out/report.md").read_text(encoding="utf-8")
+
+
+def test_a_row_that_is_not_measured_shows_no_passing_figures(bench: Chain) -> None:
+    """Quality passes and what memory is freed is not known: the row holds no loss that reads as within its margin."""
+    checks = [{"kind": "freed_share", "minimum": 0.25}, {"kind": "quality", "margin": 0.06}]
+    foreign.policy(bench.root / "policy.yaml", checks=checks)
+    done = judge(bench, foreign.table(Path("a.jsonl"), scores()), foreign.table(Path("b.jsonl"), scores(b=1)))
+    assert done.code == 4
+    assert "NOT MEASURED" in done.out and "<=" not in done.out.partition("report")[0]

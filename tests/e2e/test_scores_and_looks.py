@@ -101,7 +101,7 @@ def test_unbounded_scores_need_to_be_named(bench: Chain) -> None:
     wanted = decide_scores(losses=base - other, margin=0.5, alpha=0.05, bounded=False).decision
     assert check()["bound"] == pytest.approx(wanted.upper, rel=1e-9)
     assert "loss, in score" in Path("out/report.html").read_text(encoding="utf-8")
-    assert "(score)" in Path("out/report.md").read_text(encoding="utf-8")
+    assert "in score" in Path("out/report.md").read_text(encoding="utf-8")
 
 
 # ---------------------------------------------------------------------------------------------- perplexity
@@ -154,6 +154,19 @@ def test_rolling_log_likelihoods_of_the_harness(bench: Chain, change: float, cod
     assert f"perplexity per {'byte' if metric else 'word'}" in made["because"]
 
 
+def test_rows_of_a_ratio_show_it_and_no_percent(bench: Chain) -> None:
+    """Terminal, Markdown and HTML show the ratio that decided with its bound; a sum of nats is never a share of right answers."""
+    base, other, words = texts(0.01)
+    assert judge(bench, rolling(Path("a.jsonl"), base, words), rolling(Path("b.jsonl"), other, words), RATIO, minimum_items=30).code == 0
+    bound = f"{check('perplexity_ratio')['bound']:.4f}"[:5]
+    again = bench.cli("judge", "--reference", "a.jsonl", "--candidate", "b.jsonl", "--policy", "policy.yaml", "--out", "out").out
+    assert "loss [upper bound], x perplexity" in again and f"1.0101 [{bound}" in again
+    assert "Loss, x perplexity" in Path("out/report.md").read_text(encoding="utf-8")
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert "At most, x perplexity" in page and "1.0101" in page
+    assert all(row["accuracy"] is None and not row["slices"] for row in report_of(Path("out"))["quality"])
+
+
 def test_rolling_files_that_do_not_fit_together(bench: Chain) -> None:
     """Another number of words, NaN, or a text that is missing: not measured; a pair that is none: the file is refused."""
     base, other, words = texts(0.0)
@@ -181,7 +194,7 @@ def test_files_under_early_looks(bench: Chain) -> None:
     golden = GoldenReference(
         name=row["name"], version=row["version"], sha256=row["sha256"], item_ids=tuple(losses), chance_level=0.0
     )
-    wanted = anytime([losses[one] for one in early.order(golden, 3)], margin=0.06, alpha=0.05, bet=0.8)
+    wanted = anytime([losses[one] for one in early.order(golden, 3)], margin=0.06, alpha=0.05, bet=0.8, fewest=100)
     made = check()
     assert (made["outcome"], made["items_used"]) == (wanted.outcome, wanted.items)
     assert judge(bench, *files, {"kind": "quality", "margin": 0.06}, looks=3).code == 0

@@ -131,7 +131,7 @@ def _check_header(header: Sequence[str], file: str) -> None:
 
 def _row(header: Sequence[str], cells: Sequence[str], column: str, place: tuple[str, int]) -> Row:
     if len(cells) != len(header):
-        refuse(f"{len(cells)} cells, and the header has {len(header)}", *place)
+        refuse(f"{len(cells)} cell{'' if len(cells) == 1 else 's'}, and the header has {len(header)}", *place)
     row: Row = dict(zip(header, cells, strict=True))
     if column in row:
         row[column] = _meant(cells[header.index(column)])

@@ -119,7 +119,7 @@ def _loss_axes(canvas: _Canvas, scale: _Scale, rows: _Domain, checks: Sequence[C
     _band(canvas, scale, rows, margin)
     canvas.note(scale(0) - 4, rows[0] - 8, "no loss", anchor="end")
     if margin:
-        canvas.note(scale(margin) + 4, rows[0] - 8, f"margin {q.margin_cell(check).removesuffix(' (score)')}")
+        canvas.note(scale(margin) + 4, rows[0] - 8, f"margin {q.margin_cell(check)}")
     for tick in _ticks(scale.domain[0] * a_point, scale.domain[1] * a_point, 7):
         x = scale(tick / a_point)
         canvas.line((x, rows[1]), (x, rows[1] + 4), stroke=_MUTED)

@@ -41,7 +41,7 @@ from quantgate.render.elements import table as _table
 from quantgate.render.elements import with_small as _with_small
 from quantgate.render.elements import words as _words
 from quantgate.render.policy import waiver_lines
-from quantgate.render.terminal import VariantLine, promotion_line, variant_lines
+from quantgate.render.terminal import VariantLine, loss_header, promotion_line, variant_lines
 
 # ---------------------------------------------------------------------------------------------- the page
 
@@ -135,7 +135,7 @@ def _when(created_at: str) -> str:
 
 
 def _device_words(device: DeviceInfo) -> str:
-    threads = f"{device.threads} threads" if device.threads else ""
+    threads = f"{device.threads} thread{'' if device.threads == 1 else 's'}" if device.threads else ""
     words = [device.name, device.kind, threads, q.decimal_bytes(device.total_bytes), device.driver or ""]
     return ", ".join(word for word in words if word)
 
@@ -181,8 +181,8 @@ def _variant_table(report: Report, lines: tuple[VariantLine, ...]) -> _Html:
         _words("Variant"),
         _words("Verdict"),
         _Column("Loss between its bounds", number=False, drawn=_inline(axis)),
-        _Column("Loss, points"),
-        _Column("At most, points"),
+        _Column(loss_header("Loss", lines)),
+        _Column(loss_header("At most", lines)),
         _Column("Flips"),
         _Column(f"Weights, {unit}"),
         _Column("Freed, %"),

@@ -16,6 +16,7 @@ from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
     VariantLine,
     check_figures,
+    loss_header,
     plain,
     promotion_line,
     subtitle,
@@ -71,9 +72,9 @@ def _variants(report: Report) -> str:
     header = [
         "Variant",
         "Verdict",
-        "Loss, points",
-        "At most, points",
-        "Margin, points",
+        loss_header("Loss", lines),
+        loss_header("At most", lines),
+        loss_header("Margin", lines),
         "Level",
         *(["Golden set"] if several else []),
         "Flips",

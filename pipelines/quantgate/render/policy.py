@@ -59,7 +59,7 @@ def _paragraphs(policy: Policy, candidates: int) -> Iterator[Paragraph]:
         if lines:
             yield Paragraph(sentence=sentence, lines=lines)
     yield Paragraph(sentence=_several(policy, candidates))
-    yield Paragraph(sentence=f"Of several that pass, {_OBJECTIVES[policy.objective]} goes forward.")
+    yield Paragraph(sentence=f"Of several that pass, {_OBJECTIVES[policy.objective]} goes forward{_else(policy)}.")
     yield Paragraph(sentence=_items(policy))
     if early := _early(policy):
         yield Paragraph(sentence=early)
@@ -71,7 +71,12 @@ def _paragraphs(policy: Policy, candidates: int) -> Iterator[Paragraph]:
         else "Controls are not required; those that a run has must come out as they must."
     )
     if policy.waivers:
-        yield Paragraph(sentence="These checks do not block, each until its day:", lines=tuple(map(waiver_words, policy.waivers)))
+        sentence = "These checks do not block in a run of a known day, each until its day; results in files have no day:"
+        yield Paragraph(sentence=sentence, lines=tuple(map(waiver_words, policy.waivers)))
+
+
+def _else(policy: Policy) -> str:
+    return "" if policy.objective == "smallest_loss" else "; where that is known of none, the one with the smallest loss"
 
 
 def rule_words(rule: CheckRule) -> str:
@@ -145,13 +150,15 @@ def _early(policy: Policy) -> str:
         one = policy.sequential
         return (
             f"Quality is looked at after every item, in the order of seed {one.seed}, with a bet of {one.bet:g} against a loss of the "
-            "margin; scoring ends where a pass is shown, and alpha holds wherever it ends."
+            "margin, and a pass is declared from the fewest items of a check on; scoring ends where a pass is shown, and "
+            "alpha holds wherever it ends."
         )
     if policy.looks is None:
         return ""
     return (
         f"Quality is looked at {q.count(policy.looks)} times at equal distances, in the order of seed {policy.looks_seed}; early looks ask "
-        "for so much more that alpha holds over all of them (O'Brien-Fleming). Scoring ends where a pass is shown."
+        "for so much more that alpha holds over all of them (O'Brien-Fleming). Looks at fewer items than a check needs are left out. "
+        "Scoring ends where a pass is shown."
     )
 
 

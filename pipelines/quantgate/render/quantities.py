@@ -233,6 +233,16 @@ def worst_quality(verdict: Verdict) -> Check | None:
     return max(required or checks, key=lambda check: (_SEVERITY[check.outcome], _excess(check)), default=None)
 
 
+def shown_check(verdict: Verdict) -> Check | None:
+    """Find the check of a verdict's row: the quality check that decides most, else the ratio of perplexities that does.
+
+    A variant that is not measured has no row of figures that a check passed: they would read like a result.
+    """
+    ratios = [check for check in verdict.checks if check.name.startswith("perplexity_ratio/") and check.tier == "required"]
+    check = worst_quality(verdict) or max(ratios, key=lambda one: (_SEVERITY[one.outcome], _excess(one)), default=None)
+    return None if check is not None and verdict.outcome == "not_measured" and check.outcome == "pass" else check
+
+
 def _excess(check: Check) -> float:
     return -math.inf if check.bound is None or check.margin is None else check.bound - check.margin
 
@@ -288,18 +298,28 @@ def _exact(value: Decimal) -> str:
 
 
 def loss_cell(check: Check | None, value: float | None, *, towards: Towards = "nearest") -> str:
-    """Write a loss for a column whose header says points; one in a unit of its own says so itself."""
+    """Write a loss, or a ratio of perplexities, without the unit that ``loss_unit`` names."""
     if check is None or value is None:
         return UNKNOWN
-    said = loss(value, check.scale, like=check.margin if check.scale == "unbounded" else None, towards=towards)
-    return f"{said} (score)" if check.scale == "unbounded" else said
+    if not is_quality(check):
+        return fixed(value, 4, towards=towards)
+    return loss(value, check.scale, like=check.margin if check.scale == "unbounded" else None, towards=towards)
 
 
 def margin_cell(check: Check | None) -> str:
-    """Write a check's margin for such a column."""
-    if check is None or check.scale != "unbounded":
+    """Write a check's margin, or the largest ratio allowed, for such a column."""
+    if check is None or (is_quality(check) and check.scale != "unbounded"):
         return margin_points(None if check is None else check.margin)
-    return UNKNOWN if check.margin is None else f"{_exact(Decimal(repr(float(check.margin))))} (score)"
+    return UNKNOWN if check.margin is None else _exact(Decimal(repr(float(check.margin))))
+
+
+def loss_unit(check: Check | None) -> str:
+    """Name the unit of a check's loss: points, in score, or times the reference's perplexity; empty without a check."""
+    if check is None:
+        return ""
+    if not is_quality(check):
+        return "x perplexity"
+    return "in score" if check.scale == "unbounded" else "points"
 
 
 def mean_score(value: float | None, scale: Scale) -> str:
@@ -313,9 +333,11 @@ def relation(check: Check) -> str:
 
 
 def flips(check: Check | None) -> str:
-    """Write how many items changed sides and their share, as ``81 (16 %)``."""
+    """Write how many items changed sides and their share, as ``81 (16 %)``; a graded score changes without changing sides."""
     if check is None or check.b is None or check.c is None:
         return UNKNOWN
+    if check.scale != "binary":
+        return f"{count(check.b + check.c)} changed"
     share = f" ({percent((check.b + check.c) / check.n)})" if check.n else ""
     return f"{count(check.b + check.c)}{share}"
 

@@ -10,7 +10,7 @@ import shlex
 import textwrap
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quantgate.errors import UsageError
@@ -46,9 +46,9 @@ class VariantLine:
     golden_set: str
     """The golden set of the loss: the one that decides most; empty without a quality check."""
     loss: str
-    """Estimate in points, positive when worse."""
+    """Estimate in ``unit``, positive when worse; a ratio of perplexities as it is."""
     upper: str
-    """Upper confidence bound in points, rounded up."""
+    """Upper confidence bound in ``unit``, rounded up."""
     level: str
     """The one-sided confidence of the bound, in percent."""
     relation: str
@@ -59,17 +59,38 @@ class VariantLine:
     batch: str
     tokens_per_s: str
     ratio: str
+    unit: str = ""
+    """Of loss, bound and margin: points, in score, or times the reference's perplexity; empty without them."""
 
 
 def variant_lines(report: Report) -> tuple[VariantLine, ...]:
     """Return one line for each variant that was measured or judged, in the order of the run."""
     verdicts = {verdict.variant: verdict for verdict in report.verdicts}
     rows = {row.variant: row for row in report.measurements}
-    return tuple(_line(name, verdicts.get(name), rows.get(name)) for name in dict.fromkeys([*rows, *verdicts]))
+    lines = tuple(_line(name, verdicts.get(name), rows.get(name)) for name in dict.fromkeys([*rows, *verdicts]))
+    return lines if loss_unit(lines) else tuple(map(_with_unit, lines))
+
+
+def loss_unit(lines: tuple[VariantLine, ...]) -> str:
+    """The unit that a header can say for every line; empty where they differ, and then each cell says its own."""
+    units = {line.unit for line in lines if line.unit}
+    return "" if len(units) > 1 else next(iter(units), "points")
+
+
+def loss_header(name: str, lines: tuple[VariantLine, ...]) -> str:
+    """A column's header with the unit of its cells."""
+    unit = loss_unit(lines)
+    return f"{name}, {unit}" if unit else name
+
+
+def _with_unit(line: VariantLine) -> VariantLine:
+    unit = {"x perplexity": "x"}.get(line.unit, f" {line.unit}")
+    loss, upper, margin = (each if each == q.UNKNOWN else f"{each}{unit}" for each in (line.loss, line.upper, line.margin))
+    return replace(line, loss=loss, upper=upper, margin=margin)
 
 
 def _line(name: str, verdict: Verdict | None, row: MeasurementRow | None) -> VariantLine:
-    check = None if verdict is None else q.worst_quality(verdict)
+    check = None if verdict is None else q.shown_check(verdict)
     role: Role = verdict.role if verdict is not None else row.role if row is not None else "candidate"
     unjudged = "reference" if role == "reference" else q.outcome_word("not_measured")
     return VariantLine(
@@ -88,6 +109,7 @@ def _line(name: str, verdict: Verdict | None, row: MeasurementRow | None) -> Var
         batch=q.batch_ceiling(None if row is None else row.ceiling),
         tokens_per_s=q.per_s(None if row is None else row.tokens_per_s_at_ceiling),
         ratio=q.ratio(None if row is None else row.ratio_at_ceiling),
+        unit="" if check is None or check.estimate is None else q.loss_unit(check),
     )
 
 
@@ -111,7 +133,7 @@ def _device(report: Report) -> list[str]:
     if device is None:
         return []
     name = [device.kind if device.kind == "cpu" else device.name]
-    return [", ".join([*name, *([f"{device.threads} threads"] if device.threads else [])])]
+    return [", ".join([*name, *([f"{device.threads} thread{'' if device.threads == 1 else 's'}"] if device.threads else [])])]
 
 
 def promotion_line(report: Report) -> str:
@@ -167,7 +189,7 @@ def _columns(report: Report, lines: tuple[VariantLine, ...]) -> dict[str, list[s
     columns = {
         "variant": [f"{plain(line.variant)}{' control' if q.is_control(line.role) else ''}" for line in lines],
         "verdict": [line.verdict for line in lines],
-        "loss [upper bound], points": _losses(lines),
+        loss_header("loss [upper bound]", lines): _losses(lines),
         "golden set": [plain(line.golden_set) or q.UNKNOWN for line in lines],
         "flips": [line.flips for line in lines],
         "weights": [line.weights for line in lines],

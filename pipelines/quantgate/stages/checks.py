@@ -71,7 +71,7 @@ def finite(subject: Subject) -> Check:
     if bad:
         sheet, item = bad[0]
         items = "1 item" if len(bad) == 1 else f"{count(len(bad))} items"
-        where = f"{items} gave NaN or infinity, the first is {item.item_id} of {sheet.golden_set}"
+        where = f"{items} gave NaN or infinity, the first is item {item.item_id} of the set {sheet.golden_set}"
         if subject.variant.source == "file":
             return _plain("finite", "not_measured", f"is not measured: {where}; nobody saw here how that came about")
         return _plain("finite", "fail", f"is numerically invalid: {where}")

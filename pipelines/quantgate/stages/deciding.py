@@ -2,20 +2,24 @@
 
 Rules that rest on an approximation are not asked for more confidence than they were checked at: of planned looks they use those at a level
 of 0.005 or above, and the last one. Leaving a look out is one chance less to pass.
+
+Evidence often holds more items than were needed, as finished files do. What was shown early then stands only if the estimate over all the
+items agrees: at or above the margin nothing passes, and at or below it nothing fails. The figures are those over all the items.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 
+from quantgate.render.quantities import count
 from quantgate.stages.early import Early
 from quantgate.stages.pairing import Pairs
 from quantgate.stats.clusters import clustered_loss
 from quantgate.stats.graded import decide_scores
 from quantgate.stats.noninferiority import Decision, decide_clustered, decide_paired
 from quantgate.stats.paired import p_loss_at_least
-from quantgate.stats.sequential import anytime, anytime_p, planned_looks, planned_p
+from quantgate.stats.sequential import anytime, anytime_bounds, anytime_p, planned_looks, planned_p
 
 SMALLEST_LEVEL = 0.005
 """Of a planned look, for rules that are approximations."""
@@ -46,17 +50,34 @@ def decide(pairs: Pairs, margin: float, alpha: float, early: Early | None = None
     """The decision at one-sided level ``alpha`` over all looks together."""
     if early is None:
         return Decided(decision=_once(pairs, margin, alpha), items=pairs.n)
+    found = _planned(pairs, margin, alpha, early) if early.bet is None else _anytime(pairs, margin, alpha, early)
+    return found if found.items == pairs.n else _over_all(found, pairs, margin, early)
+
+
+def _over_all(found: Decided, pairs: Pairs, margin: float, early: Early) -> Decided:
+    """What was shown early, with the estimate over all items: it stands where that agrees."""
+    decision, estimate = found.decision, pairs.estimate
+    lower, upper = decision.lower, decision.upper
     if early.bet is not None:
-        return _anytime(pairs, margin, alpha, early.bet)
-    return _planned(pairs, margin, alpha, early)
+        ends = anytime_bounds(pairs.losses, margin=margin, alpha=decision.level, bet=early.bet)
+        lower, upper = max(lower, ends[0]), min(upper, ends[1])
+    if (decision.outcome == "pass" and estimate >= margin) or (decision.outcome == "fail" and estimate <= margin):
+        side, shown = ("at or above", "pass") if decision.outcome == "pass" else ("at or below", "fail")
+        reason = f"a {shown} was shown after {count(found.items)} items, and over all {count(pairs.n)} the loss is {side} the margin"
+        lower, upper = ends if early.bet is not None else (-inf, inf)
+        p_value = 1.0 if shown == "pass" else decision.p_pass
+        decision = replace(decision, outcome="inconclusive", p_pass=p_value, p_fail=1.0, reason=reason)
+    return replace(found, decision=replace(decision, estimate=estimate, lower=min(lower, estimate), upper=max(upper, estimate)))
 
 
 def p_pass(pairs: Pairs, margin: float, early: Early | None = None) -> float:
     """P-value of "the loss is at least the margin" over all looks together."""
     if early is None:
         return _p_once(pairs, margin)
+    if pairs.estimate >= margin:
+        return 1.0
     if early.bet is not None:
-        return anytime_p(pairs.losses, margin=margin, bet=early.bet)
+        return anytime_p(pairs.losses, margin=margin, bet=early.bet, fewest=early.fewest)
     seen = [size for size in early.sizes if size <= pairs.n]
     floor = SMALLEST_LEVEL if _approximate(pairs) else 0.0
     p_values = [_p_once(pairs.first(size), margin) for size in seen]
@@ -99,9 +120,10 @@ def _planned(pairs: Pairs, margin: float, alpha: float, early: Early) -> Decided
     return Decided(decision=replace(waiting, reason="none of its planned looks was reached"), items=pairs.n)
 
 
-def _anytime(pairs: Pairs, margin: float, alpha: float, bet: float) -> Decided:
-    found = anytime(pairs.losses, margin=margin, alpha=alpha, bet=bet)
-    p_value = anytime_p(pairs.losses, margin=margin, bet=bet)
+def _anytime(pairs: Pairs, margin: float, alpha: float, early: Early) -> Decided:
+    bet = early.bet or 0.0
+    found = anytime(pairs.losses, margin=margin, alpha=alpha, bet=bet, fewest=early.fewest)
+    p_value = anytime_p(pairs.losses, margin=margin, bet=bet, fewest=early.fewest)
     decision = Decision(
         outcome=found.outcome,
         estimate=found.estimate,

@@ -21,8 +21,12 @@ class Early:
 
     sizes: tuple[int, ...] = ()
     """Planned looks: items of the question at each, rising, the last one all of them; empty in the anytime-valid mode."""
+    left_out: int = 0
+    """Planned looks that are none here: they hold fewer items than a look needs, or no more than the look before."""
     bet: float | None = None
     """The bet of the anytime-valid mode."""
+    fewest: int = 1
+    """Items before which the anytime-valid mode declares nothing; its evidence counts from the first item all the same."""
 
 
 def looks_early(policy: Policy) -> bool:
@@ -52,13 +56,18 @@ def early_of(policy: Policy, golden: GoldenReference, target: Sequence[str], few
     A look at fewer than ``fewest`` items, or at no more than the look before it, is left out: that is one chance less to pass.
     """
     if policy.sequential is not None:
-        return Early(bet=policy.sequential.bet)
+        return Early(bet=policy.sequential.bet, fewest=max(1, fewest))
     if policy.looks is None:
         return None
     chosen, asked = set(target), order(golden, seed_of(policy))
     seen = [sum(one in chosen for one in asked[:size]) for size in look_sizes(len(asked), policy.looks)]
-    sizes = dict.fromkeys(size for size in seen if size >= fewest)
-    return Early(sizes=tuple(sizes) or (len(chosen),))
+    sizes = large_enough(seen, fewest) or (len(chosen),)
+    return Early(sizes=sizes, left_out=policy.looks - len(sizes))
+
+
+def large_enough(sizes: Sequence[int], fewest: int) -> tuple[int, ...]:
+    """The looks that remain of those planned."""
+    return tuple(dict.fromkeys(size for size in sizes if size >= fewest))
 
 
 def stopped_by(policy: Policy, asked: int, items: int, because: str) -> EarlyStop:

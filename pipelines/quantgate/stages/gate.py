@@ -25,6 +25,7 @@ from quantgate.records import NEVER_WAIVED, Check, Decision, Evidence, Outcome, 
 from quantgate.render.quantities import outcome_word
 from quantgate.stages.canary import canary, left_out
 from quantgate.stages.checks import demands, distinct, finite, plain_checks, ran, served, unchanged, unquantized
+from quantgate.stages.choosing import choose
 from quantgate.stages.perplexity import PerplexityQuestion, perplexity_questions
 from quantgate.stages.quality import QualityQuestion, quality_questions
 from quantgate.stages.subject import Subject, one_line
@@ -57,12 +58,12 @@ def judge(
     tests = _tests(subjects, policy)
     verdicts = tuple(_verdict(one, tests) for one in subjects.values())
     outcome, because = _outcome(verdicts, policy)
-    chosen = _choose(verdicts, evidence, policy) if outcome == "pass" else None
+    chosen, how = choose(verdicts, evidence, policy) if outcome == "pass" else (None, "")
     return Decision(
         outcome=outcome,
         verdicts=verdicts,
         chosen=chosen,
-        because=because if chosen is None else f"{chosen} {_waived(chosen, verdicts, because)}",
+        because=because if chosen is None else f"{chosen} {_waived(chosen, verdicts, because)}{how}",
         policy_sha256=policy_sha256,
         evidence_sha256=evidence_sha256,
     )
@@ -336,28 +337,3 @@ def _blocked(candidates: Sequence[Verdict], policy: Policy) -> str:
         f"{one.variant} {outcome_word(one.outcome).lower()}" for one in candidates if one.outcome != "pass"
     )
     return f"Promotion is blocked: {rule} ({each})"
-
-
-def _choose(verdicts: Sequence[Verdict], evidence: Evidence, policy: Policy) -> str | None:
-    """The passing candidate with the best figure of the policy's objective; ties and missing figures go by config order."""
-    passing = [one for one in verdicts if one.role == "candidate" and one.outcome == "pass"]
-    by_name = {one.variant.name: one for one in evidence.variants}
-    figures = [_figure(by_name[one.variant], one, policy) for one in passing]
-    ranked = [(figure is not None, figure or 0.0, -place) for place, figure in enumerate(figures)]
-    return passing[-max(ranked)[2]].variant if ranked else None
-
-
-def _figure(one: VariantEvidence, verdict: Verdict, policy: Policy) -> float | None:
-    match policy.objective:
-        case "freed_bytes":
-            return None if one.loaded is None else -float(one.loaded.weight_bytes)
-        case "ceiling":
-            return None if one.capacity is None or one.capacity.confirmed is None else float(one.capacity.confirmed)
-        case "tokens_per_s_at_ceiling":
-            return one.tokens_per_s_at_ceiling
-        case _:
-            asked = [check for check in verdict.checks if check.tier != "advisory" and check.b is not None]
-            known = [(check.estimate, check.margin, check.scale) for check in asked if check.estimate is not None]
-            mixed = any(scale == "unbounded" for *_, scale in known)  # in units of their own: then as shares of their margins
-            losses = [loss / margin if mixed and margin else loss for loss, margin, _ in known]
-            return -max(losses) if losses else None

@@ -255,10 +255,18 @@ def _items_that_differ(side: Side, task: TaskResults | None, one: _Set) -> Itera
         return
     theirs, ours = {item.item_id for item in task.items}, set(one.reference.item_ids)
     if missing := [item for item in one.reference.item_ids if item not in theirs]:
-        yield f"{side.name}: {_listed(missing)} missing on {one.reference.name}, counted as lost."
+        yield f"{side.name}: {_listed(missing)} missing on {one.reference.name}{_counted(task, one.task)}."
     if unknown := list(dict.fromkeys(item.item_id for item in task.items if item.item_id not in ours)):
         share = percent(len(unknown) / (len(ours) + len(unknown)), digits=1)
         yield f"{side.name}: {_listed(unknown)} on {one.reference.name} that the reference's results lack, {share} of all items."
+
+
+def _counted(task: TaskResults, base: TaskResults) -> str:
+    """What becomes of an item that is missing: without bounds there is no worst score that it could count as."""
+    unbounded = "unbounded" in (task.scale, base.scale) or any(
+        item.value is not None and not 0 <= item.value <= 1 for one in (task, base) for item in one.items
+    )
+    return ", and its scores have no worst one to count as" if unbounded else ", counted as lost"
 
 
 def _listed(ids: Sequence[str]) -> str:

@@ -19,10 +19,14 @@ from math import isfinite
 
 from quantgate.records import BatchPlan, Better, CheckRule, GoldenReference, ItemScore, Role, Scale, ScoreSheet
 from quantgate.render.quantities import count
+from quantgate.stages.subject import one_line
 from quantgate.stats.inputs import exact
 
 CONDITIONS = ("bos", "device", "driver", "threads", "tokenizer")
 """What a sheet must say of the circumstances it was taken under; a device without a driver says None."""
+
+_UNSAID = (None, "", "all")
+"""Cluster or slice of an item of which a file says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +136,21 @@ def conditions_differ(
         _why_not_whole("the reference", reference, golden)
         or _why_not_whole("the variant", variant, golden)
         or (_why_stated_otherwise(reference, variant) if foreign else _why_not_comparable(reference, variant, role))
+        or _why_grouped_otherwise(reference, variant)
     )
+
+
+def _why_grouped_otherwise(reference: ScoreSheet, variant: ScoreSheet) -> str | None:
+    """The first item that the two sides put into different slices or clusters; a side that says nothing of an item is no reason."""
+    ours = _by_id(reference)
+    for item in variant.items:
+        if (base := ours.get(item.item_id)) is None:
+            continue
+        for field, left, right in (("slice", base.slice, item.slice), ("cluster", base.cluster, item.cluster)):
+            if left != right and left not in _UNSAID and right not in _UNSAID:
+                what = f"not comparable: item {item.item_id} is in {field} '{one_line(str(left))}'"
+                return f"{what} for the reference and in '{one_line(str(right))}' for the variant"
+    return None
 
 
 def meaning(reference: ScoreSheet, variant: ScoreSheet, rule: CheckRule | None, *, foreign: bool) -> Meaning | str:
@@ -162,6 +180,34 @@ def meaning(reference: ScoreSheet, variant: ScoreSheet, rule: CheckRule | None, 
     if not ways and scale != "binary":
         return "nothing says whether higher scores are better: write 'better: higher' or 'better: lower' into the check"
     return Meaning(scale=scale, better=next(iter(ways), "higher"))
+
+
+def why_scales_doubtful(reference: ScoreSheet, variant: ScoreSheet, rule: CheckRule, *, foreign: bool) -> str | None:
+    """Why the scores of two whole sheets are not what is said of them, where only the policy, or nobody, says what they are.
+
+    Scores that all lie in 0 to 1 have bounds, and with bounds the reference must be able to show a loss. Right or wrong beside graded
+    scores are two scales. A metric that states its scale is believed.
+    """
+    if not foreign or reference.scale is not None or variant.scale is not None:
+        return None
+    sides = [("the reference", reference), ("the variant", variant)]
+    values = [item.value for _, sheet in sides for item in sheet.items if item.value is not None]
+    if rule.scale == "unbounded":
+        if not values or not all(0 <= one <= 1 for one in values):
+            return None
+        return (
+            "the policy says that the scores have no bounds and all of them lie in 0 to 1: leave 'scale: unbounded' out, with a margin "
+            "between 0 and 1"
+        )
+    graded = [next((item for item in sheet.items if item.value not in (None, 0, 1)), None) for _, sheet in sides]
+    odd = next((one for one in graded if one is not None), None)
+    if odd is None or None not in graded:
+        return None
+    (coarse, _), (fine, _) = sides if graded[0] is None else reversed(sides)
+    return (
+        f"not comparable: every score of {coarse} is 0 or 1, and those of {fine} are graded (item {odd.item_id} has {odd.value:g}); the "
+        "scales differ"
+    )
 
 
 _SCALES = {"binary": "right (1) or wrong (0)", "unit": "graded in 0 to 1"}
@@ -225,8 +271,9 @@ def _clusters(
     """Each item's cluster; an item without one is a cluster of its own, under a name no cluster of the file can have."""
     names = []
     for one in golden.item_ids:
-        item = left.get(one) or right.get(one)
-        names.append(f"cluster\0{item.cluster}" if item is not None and item.cluster is not None else f"item\0{one}")
+        said = (item.cluster for item in (left.get(one), right.get(one)) if item is not None)
+        cluster = next((name for name in said if name is not None), None)
+        names.append(f"item\0{one}" if cluster is None else f"cluster\0{cluster}")
     return _if_shared(tuple(names))
 
 

@@ -202,9 +202,10 @@ def _texts(subject: Subject, golden: GoldenReference, rule: CheckRule) -> Texts 
 
 def _ratio(reference: ScoreSheet, variant: ScoreSheet, golden: GoldenReference) -> Texts | str:
     left, right = ({item.item_id: item for item in sheet.items} for sheet in (reference, variant))
+    per = _PER.get(str(reference.conditions.get("metric")), "token")
     rows, names = [], []
     for one in golden.item_ids:
-        found = _row(one, left.get(one), right.get(one))
+        found = _row(one, left.get(one), right.get(one), per)
         if isinstance(found, str):
             return found
         rows.append(found)
@@ -225,7 +226,7 @@ def _of_rows(rows: Sequence[tuple[float, float, int]], names: Sequence[str], per
     return Texts(ratio=ratio, reference_nats=sum(base), empty=len(rows) - len(kept), per=per)
 
 
-def _row(item_id: str, reference: ItemScore | None, variant: ItemScore | None) -> tuple[float, float, int] | str:
+def _row(item_id: str, reference: ItemScore | None, variant: ItemScore | None, per: str) -> tuple[float, float, int] | str:
     """Nats of both sides and tokens of one item, or why the set cannot be used."""
     if reference is None or variant is None:
         who = "the reference" if reference is None else "the variant"
@@ -240,11 +241,12 @@ def _nats_row(item_id: str, reference: ItemEvidence, variant: ItemEvidence) -> t
         if found.nonfinite or len(logs) != 1 or logs[0] is None or not isfinite(logs[0]):
             return f"item {item_id} of {who} has no log-likelihood of its text"
         if logs[0] > 0 or tokens < 0 or (not tokens and logs[0] != 0):
-            return f"item {item_id} of {who} has a log-likelihood of {logs[0]:g} over {tokens} tokens, which is not possible"
+            return f"item {item_id} of {who} has a log-likelihood of {logs[0]:g} over {tokens} {per}s, which is not possible"
         nats.append((-logs[0], tokens))
     (base, ours), (other, theirs) = nats
     if ours != theirs:
-        return f"not comparable: item {item_id} has {count(ours)} tokens for the reference and {count(theirs)} for the variant"
+        units = f"{count(ours)} {per}{'' if ours == 1 else 's'}"
+        return f"not comparable: item {item_id} has {units} for the reference and {count(theirs)} for the variant"
     return base, other, ours
 
 
@@ -268,5 +270,5 @@ def _empty(texts: Texts) -> str:
     if not texts.empty:
         return ""
     if texts.empty == 1:
-        return "; 1 text has no token and is left out"
-    return f"; {count(texts.empty)} texts have no token and are left out"
+        return f"; 1 text has no {texts.per} and is left out"
+    return f"; {count(texts.empty)} texts have no {texts.per} and are left out"

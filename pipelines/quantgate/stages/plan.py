@@ -6,7 +6,7 @@ Holm's family, or alpha over the number of advisory slices. What the question ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import inf, isfinite
@@ -14,11 +14,11 @@ from statistics import median
 
 import numpy as np
 
-from quantgate.records import CheckRule, GoldenReference, Policy
+from quantgate.records import CheckRule, GoldenReference, Policy, Role
 from quantgate.render.policy import Paragraph, paragraphs
 from quantgate.render.quantities import UNKNOWN, count, fixed, margin_points, percent, points
 from quantgate.stages.checks import OF_DISTRIBUTIONS
-from quantgate.stages.early import look_sizes
+from quantgate.stages.early import large_enough, look_sizes
 from quantgate.stages.quality import part_of, slice_names
 from quantgate.stats.power import items_needed, items_without_a_flip, largest_flip_rate, power, smallest_margin
 from quantgate.stats.sequential import planned_looks, simulated_stops
@@ -141,7 +141,27 @@ def _last_level(question: Question, policy: Policy, alpha: float) -> float:
     """The level of the last planned look, which keeps nearly all of alpha; alpha where there is one look."""
     if policy.looks is None:
         return alpha
-    return planned_looks(look_sizes(question.items, policy.looks), alpha=alpha)[-1].level
+    return planned_looks(_looks(question, policy), alpha=alpha)[-1].level
+
+
+def _fewest(question: Question, policy: Policy) -> int:
+    return question.rule.minimum_items or policy.minimum_items
+
+
+def _looks(question: Question, policy: Policy) -> tuple[int, ...]:
+    """Items at each planned look that has enough of them; of a slice, as if it were spread evenly."""
+    planned = look_sizes(question.items, policy.looks or 1)
+    return large_enough(planned, _fewest(question, policy)) or (question.items,)
+
+
+def _looks_line(question: Question, policy: Policy) -> list[str]:
+    """Which looks there are, where the policy plans some."""
+    if policy.looks is None:
+        return []
+    there, planned = _looks(question, policy), look_sizes(question.items, policy.looks)
+    gone = [count(size) for size in planned if size not in there]
+    why = f"; left out with fewer than {count(_fewest(question, policy))} items: {', '.join(gone)}" if gone else ""
+    return [f"looks at {', '.join(map(count, there))} items{why}"]
 
 
 def _stops(question: Question, policy: Policy, flip_rate: float, alpha: float) -> list[float]:
@@ -152,7 +172,7 @@ def _stops(question: Question, policy: Policy, flip_rate: float, alpha: float) -
         flip_rate=flip_rate, margin=question.margin, alpha=alpha, bet=policy.sequential.bet, rng=np.random.default_rng(_SEED),
         runs=_RUNS, cap=question.items,
     )  # fmt: skip
-    return [float(one) for one in stops]
+    return [max(float(one), float(_fewest(question, policy))) for one in stops]
 
 
 def _half_stop_by(question: Question, policy: Policy) -> int | None:
@@ -194,6 +214,7 @@ def _resolved(question: Question, found: Resolution, policy: Policy) -> Paragrap
         half = "fewer than half pass at all" if found.half_stop_by is None else f"half have passed after {count(found.half_stop_by)} items"
         return Paragraph(sentence=f"{head}:", lines=(f"{passes}; {half}", again))
     lines = (
+        *_looks_line(question, policy),
         passes,
         again,
         f"the smallest margin it resolves at that flip rate: {_or_none(points(found.smallest_margin, towards='up', digits=2), 'points')}",
@@ -227,6 +248,31 @@ def _faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str |
             yield Fault(where=("checks", index, "golden_set"), what=what)
         for golden in (one for one in golden_sets if rule.golden_set in ("*", one.name)):
             yield from _slice_faults(policy, rule, golden, index)
+    yield from _waiver_faults(policy, golden_sets, texts)
+
+
+def names_fault(
+    policy: Policy, roles: Mapping[str, Role], golden_sets: Sequence[GoldenReference], texts: str | None = None
+) -> Fault | None:
+    """The first candidate or check that the policy names by itself, in its order or a waiver, and evidence does not have."""
+    return next(_names_faults(policy, roles, golden_sets, texts), None)
+
+
+def _names_faults(
+    policy: Policy, roles: Mapping[str, Role], golden_sets: Sequence[GoldenReference], texts: str | None
+) -> Iterator[Fault]:
+    candidates = [name for name, role in roles.items() if role == "candidate"]
+    for index, name in enumerate(policy.order):
+        if name not in candidates:
+            yield Fault(where=("order", index), what=f"'{name}' is no candidate here: {_nearest(name, candidates)}")
+    for index, waiver in enumerate(policy.waivers):
+        if waiver.variant not in candidates:
+            what = f"a waiver is for '{waiver.variant}', which is no candidate here: {_nearest(waiver.variant, candidates)}"
+            yield Fault(where=("waivers", index, "variant"), what=what)
+    yield from _waiver_faults(policy, golden_sets, texts)
+
+
+def _waiver_faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str | None) -> Iterator[Fault]:
     known = [name for rule in policy.checks if rule.tier == "required" for name in check_names(rule, golden_sets, texts)]
     for index, waiver in enumerate(policy.waivers):
         if waiver.check not in known:

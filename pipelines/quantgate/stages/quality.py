@@ -18,13 +18,14 @@ from quantgate.render.quantities import Towards, check_limit, count, level_perce
 from quantgate.stages.deciding import Decided, decide, known, p_pass, why_never
 from quantgate.stages.early import Early, early_of, order, seed_of, why_not_stopped
 from quantgate.stages.figures import why_weighted
-from quantgate.stages.pairing import Pairs, pair
+from quantgate.stages.pairing import Pairs, pair, why_scales_doubtful
 from quantgate.stages.subject import Subject, one_line, sheet_of
 from quantgate.stats.clusters import clustered_loss
 from quantgate.stats.graded import scores_needed
 from quantgate.stats.inputs import exact
 from quantgate.stats.noninferiority import assay_sensitive, assay_sensitive_scores
 from quantgate.stats.power import items_needed
+from quantgate.stats.sequential import anytime_p
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,6 +197,8 @@ def _pairs(subject: Subject, golden: GoldenReference, target: GoldenReference, r
         return reason
     if any(item.evidence.nonfinite for item in reference.items):
         return "the reference gave NaN or infinity"
+    if (reason := why_scales_doubtful(reference, variant, rule, foreign=subject.variant.source == "file")) is not None:
+        return reason
     if (reason := _why_stopped(reference, variant, golden, subject)) is not None:
         return reason
     asked = _asked(variant, golden, subject)
@@ -350,11 +353,26 @@ def _when(found: Decided, pairs: Pairs, question: QualityQuestion) -> str:
     if question.early is None:
         return ""
     if question.early.bet is not None:
-        shown = found.decision.outcome != "inconclusive"
-        return f"; shown after {count(found.items)} items" if shown else f"; {count(pairs.n)} items looked at"
+        if found.decision.outcome == "inconclusive":
+            return f"; {count(pairs.n)} items looked at"
+        return f"; shown after {count(found.items)} items{_all_of(found, pairs)}"
     if found.look is None:
         return ""
-    return f"; look {found.look} of {len(question.early.sizes)}, at {count(found.items)} of {count(question.early.sizes[-1])} items"
+    at = f"at {count(found.items)} of {count(question.early.sizes[-1])} items"
+    return f"; look {found.look} of {_looks(question.early)}, {at}{_all_of(found, pairs)}"
+
+
+def _looks(early: Early) -> str:
+    """How many looks there are, and how many were planned."""
+    if not early.left_out:
+        return f"{len(early.sizes)}"
+    are = "is" if early.left_out == 1 else "are"
+    return f"{len(early.sizes)} ({early.left_out} of the {len(early.sizes) + early.left_out} planned {are} left out, with too few items)"
+
+
+def _all_of(found: Decided, pairs: Pairs) -> str:
+    """Where the evidence holds more items than were needed: the figures are those of all of them."""
+    return "" if found.items == pairs.n else f", the figures are those of all {count(pairs.n)}"
 
 
 def _absent(pairs: Pairs) -> str:
@@ -378,7 +396,9 @@ def _help(found: Decided, pairs: Pairs, question: QualityQuestion, power: float)
     if decision.reason is not None:
         return f"Nothing can be shown: {decision.reason}"
     if question.early is not None and question.early.bet is not None:
-        reached, needed = significant(1 / question.p_pass()), significant(1 / decision.level)
+        early = question.early
+        p_value = anytime_p(pairs.losses, margin=question.margin, bet=early.bet or 0.0, fewest=early.fewest)
+        reached, needed = significant(1 / p_value), significant(1 / decision.level)
         return f"The evidence against a loss of the margin reached {reached} and {needed} is needed; items that are added go on from there"
     none_lost = _items(found, pairs, 0.0, question.margin, power)
     if none_lost is None:

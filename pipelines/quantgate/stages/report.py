@@ -311,7 +311,7 @@ def _quality(evidence: Evidence, reference: VariantEvidence, context: Context) -
                 unscored=len(sheet.items) - len(sheet.scored),
                 kl=sheet.kl,
                 mcnemar_p=_mcnemar(paired, found),
-                slices=tuple(_slices(sheet, base, paired, (context.policy.alpha, found))),
+                slices=() if found is None else tuple(_slices(sheet, base, paired, (context.policy.alpha, found))),
                 scale="binary" if found is None else found.scale,
                 figures=tuple(map(with_interval, sheet.figures)) if worth_showing(sheet.figures) else (),
                 asked=None if sheet.stopped is None else sheet.stopped.asked,

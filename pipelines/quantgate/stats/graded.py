@@ -199,7 +199,7 @@ class _Scores:
         if self.clusters is not None and self.effective < ENOUGH:
             return f"{self.effective:.1f} effective clusters, at least {ENOUGH} are needed"
         if not self.bounded and self.changed < FEW:
-            return f"{self.changed} units changed, at least {FEW} are needed where scores have no bounds"
+            return f"{self.changed} unit{'' if self.changed == 1 else 's'} changed, at least {FEW} are needed where scores have no bounds"
         if not self.bounded and self.studentised.deviation == 0:
             return "every unit changed by the same, which says nothing about others"
         return None

@@ -151,7 +151,7 @@ def crossing_probability(shares: Sequence[float], bounds: Sequence[float]) -> fl
     return crossed
 
 
-def anytime(losses: ArrayLike, *, margin: Number, alpha: float, bet: float) -> AnytimeResult:
+def anytime(losses: ArrayLike, *, margin: Number, alpha: float, bet: float, fewest: int = 1) -> AnytimeResult:
     """Decide at the first item at which anything is shown: E = product of (1 + bet (margin - x)) >= 1 / alpha passes.
 
     Args:
@@ -160,6 +160,7 @@ def anytime(losses: ArrayLike, *, margin: Number, alpha: float, bet: float) -> A
         margin: the largest loss allowed.
         alpha: one-sided level.
         bet: lambda, fixed by the policy before measuring, in (0, 1 / (1 - margin)); see `growth_bet`.
+        fewest: items before which nothing is declared; E counts from the first item all the same.
 
     Fail by the mirror: the product of (1 + bet (x - margin)), its bet held under 0.9 / (1 + margin). Items after the stop
     count for nothing.
@@ -170,7 +171,7 @@ def anytime(losses: ArrayLike, *, margin: Number, alpha: float, bet: float) -> A
     x, limit, level = _checked_losses(losses), float(checked_margin(margin)), checked_share(alpha, "alpha")
     bets = _checked_bet(bet, limit), min(bet, _SAFE / (1 + limit))
     against = [np.cumsum(np.log1p(stake * sign * (limit - x))) for stake, sign in zip(bets, (1, -1), strict=True)]
-    firsts = [_first(path >= -log(level)) for path in against]
+    firsts = [_first(_reached(path, level, fewest)) for path in against]
     seen = min(*firsts, x.size)
     outcome: Outcome = "inconclusive"
     if min(firsts) <= x.size:
@@ -189,14 +190,27 @@ def anytime(losses: ArrayLike, *, margin: Number, alpha: float, bet: float) -> A
     )
 
 
-def anytime_p(losses: ArrayLike, *, margin: Number, bet: float) -> float:
+def anytime_bounds(losses: ArrayLike, *, margin: Number, alpha: float, bet: float) -> tuple[float, float]:
+    """Anytime lower and upper bound of the loss after all of these items, wherever one could have stopped.
+
+    Raises:
+        ValueError: as `anytime`.
+    """
+    found = anytime(losses, margin=margin, alpha=alpha, bet=bet, fewest=np.size(losses))
+    return found.lower, found.upper
+
+
+def anytime_p(losses: ArrayLike, *, margin: Number, bet: float, fewest: int = 1) -> float:
     """P-value of "the loss is at least the margin" that holds whenever one stops: 1 over the largest E so far, at most 1.
+
+    Only E after `fewest` items and later counts; with fewer items than that it is 1.
 
     Raises:
         ValueError: as `anytime`.
     """
     x, limit = _checked_losses(losses), float(checked_margin(margin))
-    highest = float(np.max(np.cumsum(np.log1p(_checked_bet(bet, limit) * (limit - x)))))
+    path = np.cumsum(np.log1p(_checked_bet(bet, limit) * (limit - x)))[max(fewest, 1) - 1 :]
+    highest = float(np.max(path, initial=0.0))
     return exp(-max(highest, 0.0))
 
 
@@ -281,6 +295,11 @@ def _last_z(shares: list[float], alpha: float) -> float:
         return single
     all_equal = -float(special.ndtri(alpha / len(shares)))
     return falling_root(too_likely, single - 1e-6, all_equal, single + 0.05, _TOLERANCE)
+
+
+def _reached(path: Floats, level: float, fewest: int) -> NDArray[np.bool_]:
+    """Where the logarithm of E is enough and at least `fewest` items were seen."""
+    return (path >= -log(level)) & (np.arange(1, path.size + 1) >= fewest)
 
 
 def _first(reached: NDArray[np.bool_]) -> int:

@@ -147,3 +147,12 @@ def test_unbounded_scores_cannot_be_planned_for() -> None:
     """Nothing is known of how much they vary, and their margin is no share of items."""
     rule = CheckRule(kind="quality", margin=3.0, scale="unbounded")
     assert plan.questions(policy(rule), (golden(),), 1) == ()
+
+
+def test_the_looks_that_remain_are_said_beforehand() -> None:
+    """Of three looks at 200 items two hold fewer than 150: one remains, and it is planned at the full level."""
+    by = policy(QUALITY, looks=3, minimum_items=150, require_controls=False)
+    said = [line for one in plan.explain(by, (golden(),), 1) for line in one.lines]
+    assert "looks at 200 items; left out with fewer than 150 items: 67, 134" in said
+    asked = plan.questions(by, (golden(),), 1)[0]
+    assert plan.chance(asked, by, 0.05, 0.05) == plan.chance(asked, replace(by, looks=None), 0.05, 0.05)
