@@ -154,7 +154,7 @@ def _read_texts(subject: Subject, name: str, rule: CheckRule) -> Texts | str:
     rows = []
     for left, right in zip(base.items, other.items, strict=True):
         empty = not any((left.scored_tokens, right.scored_tokens, left.loglikelihoods, right.loglikelihoods))
-        row = (0.0, 0.0, 0) if empty else _nats_row(left.item_id, left, right)
+        row = (0.0, 0.0, 0) if empty else _nats_row(left.item_id, (left, right), "token")
         if isinstance(row, str):
             return row
         rows.append(row)
@@ -211,7 +211,7 @@ def _ratio(reference: ScoreSheet, variant: ScoreSheet, golden: GoldenReference) 
         rows.append(found)
         cluster = left[one].cluster or right[one].cluster
         names.append(f"item\0{one}" if cluster is None else f"cluster\0{cluster}")
-    return _of_rows(rows, names, _PER.get(str(reference.conditions.get("metric")), "token"))
+    return _of_rows(rows, names, per)
 
 
 def _of_rows(rows: Sequence[tuple[float, float, int]], names: Sequence[str], per: str) -> Texts | str:
@@ -231,12 +231,12 @@ def _row(item_id: str, reference: ItemScore | None, variant: ItemScore | None, p
     if reference is None or variant is None:
         who = "the reference" if reference is None else "the variant"
         return f"{who} did not answer item {item_id}, and no value is known for a text that was not answered"
-    return _nats_row(item_id, reference.evidence, variant.evidence)
+    return _nats_row(item_id, (reference.evidence, variant.evidence), per)
 
 
-def _nats_row(item_id: str, reference: ItemEvidence, variant: ItemEvidence) -> tuple[float, float, int] | str:
+def _nats_row(item_id: str, both: tuple[ItemEvidence, ItemEvidence], per: str) -> tuple[float, float, int] | str:
     nats = []
-    for who, found in (("the reference", reference), ("the variant", variant)):
+    for who, found in zip(("the reference", "the variant"), both, strict=True):
         logs, tokens = found.loglikelihoods, found.scored_tokens
         if found.nonfinite or len(logs) != 1 or logs[0] is None or not isfinite(logs[0]):
             return f"item {item_id} of {who} has no log-likelihood of its text"
