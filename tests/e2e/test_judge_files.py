@@ -112,7 +112,8 @@ def test_an_altered_prompt_is_not_comparable(bench: Chain) -> None:
 
 
 def of_table(path: Path, values: list[int], _: float) -> Path:
-    return foreign.table(path.with_suffix(".jsonl"), values)
+    name = path.stem  # two tools' tables of the same scores are not the same bytes
+    return foreign.table(path.with_suffix(".jsonl"), values, model=lambda place: name)
 
 
 def of_csv(path: Path, values: list[int], _: float) -> Path:
@@ -302,11 +303,32 @@ def test_a_cached_answer_is_refused(bench: Chain) -> None:
     assert "all its raw log-likelihoods on a golden set are bit-equal with those of ref" in done.out.replace("\n", " ")
 
 
+def test_a_copy_of_the_references_file_is_refused(bench: Chain) -> None:
+    """The same bytes under another name are no variant's results, in a table as well, which holds no log-likelihoods."""
+    ref, copy = of_table(Path("ref"), scores(), 0), Path("copy.jsonl")
+    copy.write_bytes(ref.read_bytes())
+    done = judge(bench, ref, copy)
+    assert (done.code, verdicts_of(Path("out"))["copy"]) == (4, "not_measured")
+    assert checks_of("copy")["distinct"]["because"].startswith("is refused: its file is that of ref, byte for byte")
+    assert "copy: its file is the reference's, byte for byte." in report_of(Path("out"))["sentences"]
+
+
+def test_other_prompts_without_hashes_are_not_comparable(bench: Chain) -> None:
+    """A file that lost its hashes still holds its requests, and those must be the reference's; alike, they are no reason to refuse."""
+    none = {f"{field}_hash": None for field in ("doc", "prompt", "target")}
+    rows = [foreign.lm_eval_row(place, one, shift=0.1, **none) for place, one in enumerate(scores())]
+    ref = foreign.lm_eval(Path("ref.jsonl"), scores())
+    assert judge(bench, ref, foreign.lines(Path("plain.jsonl"), rows)).code == 0
+    rows[7]["arguments"]["gen_args_2"]["arg_1"] = " another choice"
+    done = judge(bench, ref, foreign.lines(Path("other.jsonl"), rows))
+    assert done.code == 4
+    assert "' for the variant, first different at item 7" in check_of("other")["because"]
+
+
 def test_equal_scores_alone_are_no_reason(bench: Chain) -> None:
     """A quantized model may well answer every item as before: b = c = 0 passes where the set is large enough."""
     assert judge(bench, of_table(Path("ref"), scores(), 0), of_table(Path("cand"), scores(), 0)).code == 0
     assert "equal ones are no reason to refuse it" in checks_of("cand")["distinct"]["because"]
-    assert "cand: its file is the reference's, byte for byte." in report_of(Path("out"))["sentences"]
 
 
 @pytest.mark.parametrize("side", ["ref", "cand"])
@@ -465,6 +487,21 @@ def test_a_cancelled_log_is_broken_evidence(bench: Chain) -> None:
     done = judge(bench, ref, cand)
     assert done.code == 4
     assert "the log's status is 'cancelled'" in done.err
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_beyond_use(bench: Chain) -> None:
+    """A score that no arithmetic can take and a single cluster end in a sentence: no crash, no warning of a library."""
+    foreign.policy(Path("policy.yaml"), checks=[{"kind": "quality", "margin": 0.2, "scale": "unbounded", "better": "higher"}])
+    values = [-float(place % 7) for place in range(ITEMS)]
+    ref = foreign.table(Path("ref.jsonl"), values)
+    done = judge(bench, ref, foreign.table(Path("cand.jsonl"), [*values[:-1], -1e200]))
+    assert (done.code, "unexpected" in done.err) == (4, False)
+    assert "item i00399 of the variant has the score -1e+200, which is beyond any use" in check_of("cand")["because"]
+    foreign.policy(Path("policy.yaml"))
+    one = {"cluster": lambda place: "the only one"}
+    done = judge(bench, foreign.table(Path("ref.jsonl"), scores(), **one), foreign.table(Path("cand.jsonl"), scores(b=3, c=2), **one))
+    assert (done.code, "Warning" in done.err, "unexpected" in done.err) == (3, False, False)
 
 
 # ---------------------------------------------------------------------------------------------- size

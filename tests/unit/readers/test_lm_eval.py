@@ -123,6 +123,12 @@ def test_generated_text(tmp_path: Path) -> None:
     }
 
 
+def test_a_filter_that_is_not_there(tmp_path: Path) -> None:
+    """A filter that the file lacks is refused, also where it has but one."""
+    with pytest.raises(ResultsError, match=r"filter: the file has none, not 'strict'"):
+        read(foreign.lm_eval(tmp_path / "a.jsonl", [1, 0]), filter="strict")
+
+
 def test_a_key_that_stands_twice(tmp_path: Path) -> None:
     """A metric that a line states twice is refused with its line, as is a key inside the item's own fields: nobody knows which counts."""
     path = foreign.lm_eval(tmp_path / "a.jsonl", [1, 0, 1])
