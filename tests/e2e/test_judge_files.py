@@ -450,6 +450,9 @@ def test_a_variant_of_a_run(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> No
         (("--reference", "a b=a.jsonl", "--candidate", "b.jsonl"), "'a b' is no name for a variant"),
         (("--reference", "none.jsonl", "--candidate", "b.jsonl"), "none.jsonl: no such file or folder"),
         (("--reference", "a.jsonl", "--candidate", "odd.bin"), "odd.bin: is in no format that is known here"),
+        (("--reference", "a.jsonl", "--candidate", "empty.jsonl"), "empty.jsonl: is empty"),
+        (("--reference", "a.jsonl", "--candidate", "nothing"), "nothing: is an empty folder"),
+        (("--reference", "a.jsonl", "--candidate", "wide.jsonl"), "wide.jsonl:1: is UTF-16; save it as UTF-8"),
         (("--reference", "a.jsonl", "--candidate", "b.jsonl", "--format", "inspect"), "a.jsonl:"),
         (
             ("--reference", "a.jsonl", "--candidate", "b.jsonl", "--format", "lmeval"),
@@ -463,11 +466,24 @@ def test_usage(bench: Chain, words: tuple[str, ...], what: str) -> None:
     for name in ("a", "b"):
         of_table(Path(name), scores(), 0)
     Path("odd.bin").write_bytes(b"\x00\x01\x02")
+    Path("empty.jsonl").touch()
+    Path("nothing").mkdir()
+    Path("wide.jsonl").write_text("{}", encoding="utf-16")
     done = bench.cli("judge", *words, "--policy", "policy.yaml")
     assert done.code == 2
     assert what in done.err
     assert "Traceback" not in done.err and "unexpected" not in done.err
     assert not Path("reports").exists()
+
+
+@pytest.mark.parametrize("words", [("promote",), ("compare", "out"), ("judge", "--policy", "policy.yaml")])
+def test_a_report_on_files_is_no_run(bench: Chain, words: tuple[str, ...]) -> None:
+    """It can be shown; what needs evidence says why it has none instead of that it is not there."""
+    judge(bench, of_table(Path("ref"), scores(), 0), of_table(Path("cand"), scores(b=1), 0))
+    done = bench.cli(words[0], "out", *words[1:])
+    assert done.code == 2
+    assert "out is a report on files, without evidence of its own" in done.err
+    assert bench.cli("show", "out").code == 0
 
 
 def test_a_broken_line_is_named(bench: Chain) -> None:

@@ -56,6 +56,19 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
+def refuse_unreadable(path: Path) -> None:
+    """Refuse, by its first bytes, a file that no reader can take: an empty one, UTF-16, one that may not be read."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(4096)
+    except OSError as error:
+        raise ResultsError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ResultsError("is UTF-16; save it as UTF-8", file=str(path), line=1)
+    if not head:
+        raise ResultsError("is empty: it has no item", file=str(path))
+
+
 def digest(parts: Iterable[bytes]) -> str:
     """SHA-256 over several files' bytes, each with its length."""
     sha = hashlib.sha256()
