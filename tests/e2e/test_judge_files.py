@@ -171,6 +171,15 @@ def test_the_report_is_valid_and_says_where_scores_came_from(bench: Chain) -> No
     assert report["device"] is None and report["measurements"][1]["scheme"] == "not known"
 
 
+def test_what_files_do_not_state_is_unknown(bench: Chain) -> None:
+    """Truncated answers, output tokens and seconds that no file states are no zeros on the page."""
+    judge(bench, of_lm_eval(Path("ref"), scores(), 0.0), of_lm_eval(Path("cand"), scores(b=3, c=2), 0.1))
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert "took -" in page and "0.0 s" not in page
+    row = page[page.index("Output vs reference") :].split("<tr>")[1]
+    assert row.count(">-</td>") >= 4, row
+
+
 def test_the_same_files_give_the_same_bytes(bench: Chain) -> None:
     """No clock and no chance: report, pages and junit.xml are the same twice, and a second verdict is stored in the same folder."""
     files = of_table(Path("ref"), scores(), 0), of_table(Path("cand"), scores(b=2), 0)
