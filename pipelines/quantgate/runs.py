@@ -21,7 +21,7 @@ def find_run(text: str, reports: Path, *, holds: str = "run.json") -> Path:
         return found[0].resolve()
     judged = [Path(text)] if holds == "run.json" and Path(text, "report.json").is_file() else _judgements(text, reports, holds)
     if not found and judged:
-        what = f"{judged[0].name} is a report on files, without evidence of its own: it can be shown, not judged again, compared or promoted"
+        what = f"{judged[0].name} is a report on files, without evidence of its own: it can be shown, not judged, compared or promoted"
         raise UsageError(f"{what}; judge its files again with judge --reference FILE --candidate FILE")
     names = ", ".join(path.name for path in found[:5]) + (" and others" if len(found) > 5 else "")
     what = f"no run in {reports} matches '{text}'" if not found else f"{len(found)} runs in {reports} match '{text}' ({names})"

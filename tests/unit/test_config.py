@@ -480,7 +480,8 @@ def test_b116_policies_that_are_refused(tmp_path: Path, text: str, line: int, wh
 
 def test_digits_in_quotes_are_text(tmp_path: Path) -> None:
     """Only plain numbers are looked at: a name of digits in quotes stays as it is, and so do 0, 0.05 and 1_000."""
-    read = load_policy(policy(tmp_path, changed("name: strict", "name: '0300'", POLICY) + "minimum_items: 1_000\nalpha: 0.05\nlooks_seed: 0\n"))
+    text = changed("name: strict", "name: '0300'", POLICY) + "minimum_items: 1_000\nalpha: 0.05\nlooks_seed: 0\n"
+    read = load_policy(policy(tmp_path, text))
     assert (read.name, read.minimum_items, read.alpha) == ("0300", 1000, 0.05)
 
 

@@ -1,8 +1,9 @@
 """Samples of lm-evaluation-harness, as ``--log_samples`` writes them: ``samples_<task>_<time>.jsonl``, one object a line.
 
 Written after real files of 0.4.13. An item is its ``doc_id``, its place in the dataset; that both sides asked the same is seen from
-``doc_hash``, ``prompt_hash`` and ``target_hash``, and from the requests in ``arguments``, which files without hashes have too. A task of rolling log-likelihoods gives each metric as a pair: the log-likelihood of the
-whole text, and the words or bytes it is counted by. A task with several filters has a line for each, so one must be named. Numbers of the
+``doc_hash``, ``prompt_hash`` and ``target_hash``,
+and from the requests in ``arguments``, which files without hashes have too. A task of rolling log-likelihoods gives each metric as a
+pair: the log-likelihood of the whole text, and the words or bytes it is counted by. A task with several filters has a line for each, so one must be named. Numbers of the
 responses stand in the file as text; a log-likelihood that is NaN or infinite makes the item's answer meaningless.
 """
 
@@ -159,7 +160,11 @@ def _line(row: Row, file: str, number: int) -> _Line:
         item_id=str(doc_id),
         filter=None if row.get("filter") is None else str(row["filter"]),
         values={name: row[name] for name in names},
-        marks=(*[None if (mark := row.get(name)) is None else str(mark) for name in MARKS], _settings(row), text_digest(repr(requests)) if requests else None),
+        marks=(
+            *[None if (mark := row.get(name)) is None else str(mark) for name in MARKS],
+            _settings(row),
+            text_digest(repr(requests)) if requests else None,
+        ),
         numbers=numbers,
         choices=len(numbers) // 2 if twice_asked else len(numbers),
         slice=slice_of(doc if isinstance(doc, dict) else None),

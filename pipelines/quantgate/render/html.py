@@ -77,6 +77,7 @@ def _badge(word: str) -> _Html:
 
 
 def _head(report: Report) -> _Html:
+    took = q.duration(report.seconds) if report.seconds else q.UNKNOWN
     facts = [
         ("Model", _with_small(report.model, report.model_source)),
         ("Model digest", _digest(report.fingerprint.model_sha256)),
@@ -86,7 +87,7 @@ def _head(report: Report) -> _Html:
         ),
         ("Policy", _with_small(report.policy.name, q.policy_terms(report.policy, _candidates(report)))),
         ("Device", "-" if report.device is None else _device_words(report.device)),
-        ("Run", _with_small(_when(report.created_at), f"{report.run_id}, took {q.duration(report.seconds) if report.seconds else q.UNKNOWN}")),
+        ("Run", _with_small(_when(report.created_at), f"{report.run_id}, took {took}")),
     ]
     return _el(
         "header",
