@@ -3,7 +3,8 @@
 Written after real files of 0.4.13. An item is its ``doc_id``, its place in the dataset; that both sides asked the same is seen from
 ``doc_hash``, ``prompt_hash`` and ``target_hash``,
 and from the requests in ``arguments``, which files without hashes have too. A task of rolling log-likelihoods gives each metric as a
-pair: the log-likelihood of the whole text, and the words or bytes it is counted by. A task with several filters has a line for each, so one must be named. Numbers of the
+pair: the log-likelihood of the whole text, and the words or bytes it is counted by.
+A task with several filters has a line for each, so one must be named. Numbers of the
 responses stand in the file as text; a log-likelihood that is NaN or infinite makes the item's answer meaningless.
 """
 
