@@ -342,6 +342,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     asked = _asked(arguments)
     policy = _quantgate("config").load_policy(arguments.policy)
     if asked is not None:
+        _quantgate("config").refuse_uncorrected(policy, len(asked.candidates), arguments.policy)
         report, folder = pipeline.judge_files(asked, policy, arguments.out, _aside)
     else:
         report, folder = pipeline.rejudge(_quantgate("runs").find_run(arguments.run, arguments.reports), policy, _aside)

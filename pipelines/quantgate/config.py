@@ -52,6 +52,11 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 UNCORRECTED = "'require: any' with 'correction: none' gives {0} candidates {0} uncorrected chances to pass; use holm"
 KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+MISREAD = re.compile(r"[-+]?(0[0-9_]+(\..*)?|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+"""Numbers that YAML does not read as they stand: 0300 is octal, and 1:30 is counted in sixties."""
+SMALLEST_MARGIN = 1e-6
+SHARES = ("freed_share", "share_quantized", "top1_agreement", "rms_probability_change")
+"""Kinds whose limit is a share, 1 at most."""
 CALIBRATED = frozenset({"gptq"})
 """Quantizers that the run's calibration set goes to; any other gets one where its variant names it."""
 CHECKPOINT = "checkpoint"
@@ -358,7 +363,7 @@ class _Policy(_Section):
     family_size: Annotated[
         Count | None, _said("holm: how many candidates count, those tried and dropped included; left out: those of the run.")
     ] = None
-    alpha: Annotated[float, Field(gt=0, le=0.5), _said("One-sided chance of passing a variant that loses the margin.")] = 0.05
+    alpha: Annotated[float, Field(ge=0.0001, le=0.25), _said("One-sided chance of passing a variant that loses the margin.")] = 0.05
     power: Annotated[Share, _said("Chance with which a variant that loses nothing should pass; for planning.")] = 0.8
     planning_flip_rate: Annotated[Share, _said("Share of items that a good variant is expected to flip.")] = 0.05
     noise_flip_rate: Annotated[
@@ -745,9 +750,13 @@ def _check_provenance(raw: _Run, document: _Document) -> None:
 
 def _check_chances(raw: _Run, policy: Policy, path: Path) -> None:
     """Several candidates for one promotion are several chances to pass by luck, and the policy must say how they are corrected."""
-    chances = sum(variant.role == "candidate" for variant in raw.variants)
+    refuse_uncorrected(policy, sum(variant.role == "candidate" for variant in raw.variants), path)
+
+
+def refuse_uncorrected(policy: Policy, chances: int, path: Path) -> None:
+    """Refuse a policy, with its file and line, under which several candidates have a chance each."""
     if uncorrected(policy, chances):
-        raise ConfigError(UNCORRECTED.format(chances), file=str(path))
+        raise policy_error(path, ("correction",), UNCORRECTED.format(chances))
 
 
 def _check_candidates(raw: _Run, policy: Policy, path: Path) -> None:
@@ -836,6 +845,10 @@ def _check_limits(check: _Check, document: _Document, index: int) -> None:
     if check.margin is not None and check.margin >= 1 and check.scale is None:
         what = f"margin: must be less than 1; found {check.margin:g} (0.03 is 3 points; for unbounded scores write 'scale: unbounded')"
         raise document.error(("checks", index, "margin"), what)
+    if check.margin is not None and check.margin < SMALLEST_MARGIN:
+        what = f"margin: must be at least {SMALLEST_MARGIN:g}; found {check.margin:g} (0.03 is 3 points): no loss that small can be shown"
+        raise document.error(("checks", index, "margin"), what)
+    _check_share(check, document, index)
     if check.kind == "perplexity_ratio" and check.maximum is not None and check.maximum < 1:
         what = f"maximum: a ratio of perplexities is 1 where nothing is lost, and must be 1 or more; found {check.maximum:g}"
         raise document.error(("checks", index, "maximum"), what)
@@ -851,6 +864,15 @@ def _check_limits(check: _Check, document: _Document, index: int) -> None:
         raise document.error(
             ("checks", index, "minimum"), f"the minimum {check.minimum:g} lies above the maximum {check.maximum:g}"
         )
+
+
+def _check_share(check: _Check, document: _Document, index: int) -> None:
+    """A share above 1 is a percentage that was meant."""
+    for key in ("minimum", "maximum"):
+        value = getattr(check, key)
+        if check.kind in SHARES and value is not None and value > 1:
+            meant = f"; write {value / 100:g} for {value:g} %" if value <= 100 else ""
+            raise document.error(("checks", index, key), f"{key}: a share is at most 1; found {value:g}{meant}")
 
 
 # ---------------------------------------------------------------------------------------------- YAML with line numbers
@@ -870,12 +892,14 @@ class _Document:
             text = path.read_bytes().decode("utf-8-sig")
         except FileNotFoundError as error:
             raise ConfigError("no such file", file=str(path)) from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot be read: {error}", file=str(path)) from error
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"cannot be read: not UTF-8 at byte {error.start + 1}; save the file as UTF-8", file=str(path)) from error
         try:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
-            values = yaml.safe_load(text)
             lines = {} if node is None else dict(_lines(node, (), str(path)))
+            values = yaml.safe_load(text)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             what = f"not valid YAML: {getattr(error, 'problem', None) or error}"
@@ -942,14 +966,76 @@ def _meant(details: list[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _plain(detail: ErrorDetails) -> str:
-    """A pydantic message with the value that was found and, where the value looks like a number in text, how to write it."""
+    """What is allowed, with the value that was found and, where the value looks like a number in text, how to write it."""
     found = detail["input"]
-    text = f"{detail['msg']}; found {found!r}"
+    text = f"{_allowed(detail)}; found {_found(found)}"
     if isinstance(found, bool):
         text += " (YAML reads on, off, yes and no as true or false; put text in quotes)"
     elif isinstance(found, str) and detail["type"] in {"float_type", "int_type", "literal_error"}:
         text += _number_hint(found)
     return text
+
+
+EXPECTED_KINDS: Mapping[str, str] = {
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a section of keys",
+    "model_type": "a section of keys",
+    "model_attributes_type": "a section of keys",
+    "finite_number": "a finite number",
+}
+BOUNDS: Mapping[str, tuple[str, str]] = {
+    "greater_than": ("greater than", "gt"),
+    "greater_than_equal": ("greater than or equal to", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("less than or equal to", "le"),
+}
+
+
+def _allowed(detail: ErrorDetails) -> str:
+    """What may stand at a place, in our own words."""
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind in EXPECTED_KINDS:
+        return f"expected {EXPECTED_KINDS[kind]}"
+    if kind in BOUNDS:
+        words, key = BOUNDS[kind]
+        return f"must be {words} {context[key]:g}"
+    match kind:
+        case "literal_error":
+            expected = str(context["expected"])
+            near = get_close_matches(str(detail["input"]), re.findall(r"'([^']*)'", expected), n=1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            return f"{hint}must be {expected}"
+        case "too_short":
+            least = context["min_length"]
+            return f"needs at least {least} {'entry' if least == 1 else 'entries'}"
+        case "string_too_short":
+            return "must not be empty"
+        case "string_pattern_mismatch" if context["pattern"] == NAME:
+            return "a name is letters, digits, '.', '_' and '-', at most 64 of them, and starts with a letter or digit"
+        case "string_pattern_mismatch":
+            return f"must match the pattern {context['pattern']}"
+        case _:
+            return detail["msg"]
+
+
+def _found(value: Any) -> str:
+    """A value of YAML as a person reads it."""
+    match value:
+        case None:
+            return "nothing"
+        case date():
+            return f"the day {value.isoformat()}; put it in quotes where text is meant"
+        case list():
+            return "a list" if value else "an empty list"
+        case dict():
+            return "a section of keys"
+        case _:
+            return repr(value)
 
 
 def _number_hint(found: str) -> str:
@@ -983,6 +1069,8 @@ def _lines(node: yaml.Node, where: tuple[str | int, ...], file: str) -> Iterator
         case yaml.MappingNode():
             seen: set[Any] = set()
             for key, value in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    continue  # no key at all, which the loader refuses
                 if key.tag not in KEY_TAGS:
                     what = f"key '{key.value}' is no text to YAML (on, off, yes and no are true or false); put it in quotes"
                     raise ConfigError(what, file=file, line=key.start_mark.line + 1)
@@ -998,5 +1086,25 @@ def _lines(node: yaml.Node, where: tuple[str | int, ...], file: str) -> Iterator
             for index, value in enumerate(node.value):
                 yield (*where, index), value.start_mark.line + 1
                 yield from _lines(value, (*where, index), file)
+        case yaml.ScalarNode() if node.style is None:
+            _check_scalar(node, where, file)
         case _:
             return
+
+
+def _check_scalar(node: yaml.ScalarNode, where: tuple[str | int, ...], file: str) -> None:
+    """Refuse what YAML reads as another number than is written, and a day that is none; text in quotes is text."""
+    key, line = ".".join(map(str, where)), node.start_mark.line + 1
+    read = yaml.constructor.SafeConstructor()
+    match node.tag.rpartition(":")[2]:
+        case "int" | "float" as kind if MISREAD.fullmatch(node.value):
+            value = read.construct_yaml_int(node) if kind == "int" else read.construct_yaml_float(node)
+            plain = re.sub(r"^([-+]?)0+(?=\d)", r"\1", node.value.replace("_", ""))
+            meant = f"{value:g}" if ":" in plain else plain
+            what = f"{key}: YAML reads {node.value} as {value:g}; write {meant}, or '{node.value}' in quotes where text is meant"
+            raise ConfigError(what, file=file, line=line)
+        case "timestamp":
+            try:
+                read.construct_yaml_timestamp(node)
+            except ValueError as error:
+                raise ConfigError(f"{key}: there is no such day or time; found {node.value}", file=file, line=line) from error

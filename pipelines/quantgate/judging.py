@@ -19,6 +19,7 @@ from pathlib import Path
 from quantgate import plugins, provenance, rundir, runs
 from quantgate.errors import BrokenResults, ResultsError, UsageError
 from quantgate.ports import Reader
+from quantgate.readers.lines import refuse_unreadable
 from quantgate.records import (
     Evidence,
     Fingerprint,
@@ -160,6 +161,10 @@ def _reader(name: str) -> Reader:
 
 def _detected(path: Path) -> Reader:
     """The first reader that knows the file as its own."""
+    if path.is_dir() and next(path.iterdir(), None) is None:
+        raise ResultsError("is an empty folder", file=str(path))
+    if path.is_file():
+        refuse_unreadable(path)
     for name in FORMATS:
         if name == "parquet" and path.suffix.lower() != ".parquet":
             continue

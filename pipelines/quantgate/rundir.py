@@ -130,7 +130,7 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "free some space or choose another place with 'out:' and 'cache:' in the config"
+        advice = "free some space or choose another place: 'out:' and 'cache:' in a config, --out for judge"
         file = next((one for one in path.parents if one.is_file()), None)
         what = error.strerror or str(error) if file is None else f"{file} is a file and no folder"
         raise RunFolderError(f"cannot write {path}: {what}; {advice}") from error

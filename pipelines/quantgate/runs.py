@@ -19,9 +19,21 @@ def find_run(text: str, reports: Path, *, holds: str = "run.json") -> Path:
     found = sorted(path.parent for path in reports.glob(f"*/{holds}") if text in path.parent.name)
     if len(found) == 1:
         return found[0].resolve()
+    judged = [Path(text)] if holds == "run.json" and Path(text, "report.json").is_file() else _judgements(text, reports, holds)
+    if not found and judged:
+        what = f"{judged[0].name} is a report on files, without evidence of its own: it can be shown, not judged, compared or promoted"
+        raise UsageError(f"{what}; judge its files again with judge --reference FILE --candidate FILE")
     names = ", ".join(path.name for path in found[:5]) + (" and others" if len(found) > 5 else "")
     what = f"no run in {reports} matches '{text}'" if not found else f"{len(found)} runs in {reports} match '{text}' ({names})"
     raise UsageError(f"{what}; give a run folder or more of its id, or name the folder with --reports")
+
+
+def _judgements(text: str, reports: Path, holds: str) -> list[Path]:
+    """Folders with a report that are no runs, where a run is asked for."""
+    if holds != "run.json":
+        return []
+    found = (path.parent for path in sorted(reports.glob("*/report.json")) if text in path.parent.name)
+    return [folder for folder in found if not (folder / "run.json").is_file()]
 
 
 def find_report(text: str, reports: Path) -> Path:

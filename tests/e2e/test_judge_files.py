@@ -112,7 +112,8 @@ def test_an_altered_prompt_is_not_comparable(bench: Chain) -> None:
 
 
 def of_table(path: Path, values: list[int], _: float) -> Path:
-    return foreign.table(path.with_suffix(".jsonl"), values)
+    name = path.stem  # two tools' tables of the same scores are not the same bytes
+    return foreign.table(path.with_suffix(".jsonl"), values, model=lambda place: name)
 
 
 def of_csv(path: Path, values: list[int], _: float) -> Path:
@@ -168,6 +169,15 @@ def test_the_report_is_valid_and_says_where_scores_came_from(bench: Chain) -> No
     assert "items: the chance level is 25.0 %, from the number of choices in the file." in text
     assert "Not stated by every file, so not compared: batch plan, bos, device, driver, threads, tokenizer." in text
     assert report["device"] is None and report["measurements"][1]["scheme"] == "not known"
+
+
+def test_what_files_do_not_state_is_unknown(bench: Chain) -> None:
+    """Truncated answers, output tokens and seconds that no file states are no zeros on the page."""
+    judge(bench, of_lm_eval(Path("ref"), scores(), 0.0), of_lm_eval(Path("cand"), scores(b=3, c=2), 0.1))
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert "took -" in page and "0.0 s" not in page
+    row = page[page.index("Output vs reference") :].split("<tr>")[1]
+    assert row.count(">-</td>") >= 4, row
 
 
 def test_the_same_files_give_the_same_bytes(bench: Chain) -> None:
@@ -302,11 +312,32 @@ def test_a_cached_answer_is_refused(bench: Chain) -> None:
     assert "all its raw log-likelihoods on a golden set are bit-equal with those of ref" in done.out.replace("\n", " ")
 
 
+def test_a_copy_of_the_references_file_is_refused(bench: Chain) -> None:
+    """The same bytes under another name are no variant's results, in a table as well, which holds no log-likelihoods."""
+    ref, copy = of_table(Path("ref"), scores(), 0), Path("copy.jsonl")
+    copy.write_bytes(ref.read_bytes())
+    done = judge(bench, ref, copy)
+    assert (done.code, verdicts_of(Path("out"))["copy"]) == (4, "not_measured")
+    assert checks_of("copy")["distinct"]["because"].startswith("is refused: its file is that of ref, byte for byte")
+    assert "copy: its file is the reference's, byte for byte." in report_of(Path("out"))["sentences"]
+
+
+def test_other_prompts_without_hashes_are_not_comparable(bench: Chain) -> None:
+    """A file that lost its hashes still holds its requests, and those must be the reference's; alike, they are no reason to refuse."""
+    none = {f"{field}_hash": None for field in ("doc", "prompt", "target")}
+    rows = [foreign.lm_eval_row(place, one, shift=0.1, **none) for place, one in enumerate(scores())]
+    ref = foreign.lm_eval(Path("ref.jsonl"), scores())
+    assert judge(bench, ref, foreign.lines(Path("plain.jsonl"), rows)).code == 0
+    rows[7]["arguments"]["gen_args_2"]["arg_1"] = " another choice"
+    done = judge(bench, ref, foreign.lines(Path("other.jsonl"), rows))
+    assert done.code == 4
+    assert "' for the variant, first different at item 7" in check_of("other")["because"]
+
+
 def test_equal_scores_alone_are_no_reason(bench: Chain) -> None:
     """A quantized model may well answer every item as before: b = c = 0 passes where the set is large enough."""
     assert judge(bench, of_table(Path("ref"), scores(), 0), of_table(Path("cand"), scores(), 0)).code == 0
     assert "equal ones are no reason to refuse it" in checks_of("cand")["distinct"]["because"]
-    assert "cand: its file is the reference's, byte for byte." in report_of(Path("out"))["sentences"]
 
 
 @pytest.mark.parametrize("side", ["ref", "cand"])
@@ -428,6 +459,9 @@ def test_a_variant_of_a_run(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> No
         (("--reference", "a b=a.jsonl", "--candidate", "b.jsonl"), "'a b' is no name for a variant"),
         (("--reference", "none.jsonl", "--candidate", "b.jsonl"), "none.jsonl: no such file or folder"),
         (("--reference", "a.jsonl", "--candidate", "odd.bin"), "odd.bin: is in no format that is known here"),
+        (("--reference", "a.jsonl", "--candidate", "empty.jsonl"), "empty.jsonl: is empty"),
+        (("--reference", "a.jsonl", "--candidate", "nothing"), "nothing: is an empty folder"),
+        (("--reference", "a.jsonl", "--candidate", "wide.jsonl"), "wide.jsonl:1: is UTF-16; save it as UTF-8"),
         (("--reference", "a.jsonl", "--candidate", "b.jsonl", "--format", "inspect"), "a.jsonl:"),
         (
             ("--reference", "a.jsonl", "--candidate", "b.jsonl", "--format", "lmeval"),
@@ -441,11 +475,24 @@ def test_usage(bench: Chain, words: tuple[str, ...], what: str) -> None:
     for name in ("a", "b"):
         of_table(Path(name), scores(), 0)
     Path("odd.bin").write_bytes(b"\x00\x01\x02")
+    Path("empty.jsonl").touch()
+    Path("nothing").mkdir()
+    Path("wide.jsonl").write_text("{}", encoding="utf-16")
     done = bench.cli("judge", *words, "--policy", "policy.yaml")
     assert done.code == 2
     assert what in done.err
     assert "Traceback" not in done.err and "unexpected" not in done.err
     assert not Path("reports").exists()
+
+
+@pytest.mark.parametrize("words", [("promote",), ("compare", "out"), ("judge", "--policy", "policy.yaml")])
+def test_a_report_on_files_is_no_run(bench: Chain, words: tuple[str, ...]) -> None:
+    """It can be shown; what needs evidence says why it has none instead of that it is not there."""
+    judge(bench, of_table(Path("ref"), scores(), 0), of_table(Path("cand"), scores(b=1), 0))
+    done = bench.cli(words[0], "out", *words[1:])
+    assert done.code == 2
+    assert "out is a report on files, without evidence of its own" in done.err
+    assert bench.cli("show", "out").code == 0
 
 
 def test_a_broken_line_is_named(bench: Chain) -> None:
@@ -465,6 +512,21 @@ def test_a_cancelled_log_is_broken_evidence(bench: Chain) -> None:
     done = judge(bench, ref, cand)
     assert done.code == 4
     assert "the log's status is 'cancelled'" in done.err
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_beyond_use(bench: Chain) -> None:
+    """A score that no arithmetic can take and a single cluster end in a sentence: no crash, no warning of a library."""
+    foreign.policy(Path("policy.yaml"), checks=[{"kind": "quality", "margin": 0.2, "scale": "unbounded", "better": "higher"}])
+    values = [-float(place % 7) for place in range(ITEMS)]
+    ref = foreign.table(Path("ref.jsonl"), values)
+    done = judge(bench, ref, foreign.table(Path("cand.jsonl"), [*values[:-1], -1e200]))
+    assert (done.code, "unexpected" in done.err) == (4, False)
+    assert "item i00399 of the variant has the score -1e+200, which is beyond any use" in check_of("cand")["because"]
+    foreign.policy(Path("policy.yaml"))
+    one = {"cluster": lambda place: "the only one"}
+    done = judge(bench, foreign.table(Path("ref.jsonl"), scores(), **one), foreign.table(Path("cand.jsonl"), scores(b=3, c=2), **one))
+    assert (done.code, "Warning" in done.err, "unexpected" in done.err) == (3, False, False)
 
 
 # ---------------------------------------------------------------------------------------------- size

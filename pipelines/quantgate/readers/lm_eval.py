@@ -1,8 +1,10 @@
 """Samples of lm-evaluation-harness, as ``--log_samples`` writes them: ``samples_<task>_<time>.jsonl``, one object a line.
 
 Written after real files of 0.4.13. An item is its ``doc_id``, its place in the dataset; that both sides asked the same is seen from
-``doc_hash``, ``prompt_hash`` and ``target_hash``. A task of rolling log-likelihoods gives each metric as a pair: the log-likelihood of the
-whole text, and the words or bytes it is counted by. A task with several filters has a line for each, so one must be named. Numbers of the
+``doc_hash``, ``prompt_hash`` and ``target_hash``,
+and from the requests in ``arguments``, which files without hashes have too. A task of rolling log-likelihoods gives each metric as a
+pair: the log-likelihood of the whole text, and the words or bytes it is counted by.
+A task with several filters has a line for each, so one must be named. Numbers of the
 responses stand in the file as text; a log-likelihood that is NaN or infinite makes the item's answer meaningless.
 """
 
@@ -41,6 +43,8 @@ LOWER = frozenset({"ter", "brier_score"})
 """Which way the harness's own metrics go, as its registry declares it; of others nothing is known."""
 MARKS = ("doc_hash", "prompt_hash", "target_hash", "target")
 SETTINGS = "generation_settings"
+REQUESTS = "arguments"
+"""Every context and continuation of an item: what a file without hashes still says of its prompts."""
 _FILE = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d:.-]+\.jsonl")
 _NOT_GREEDY = ("False", "True", False, True)
 
@@ -110,7 +114,7 @@ def task_results(data: bytes, task: str, file: str, options: ReadOptions) -> tup
         conditions={} if chosen is None else {"filter": chosen},
         marks={
             name: found
-            for place, name in enumerate((*MARKS, SETTINGS))
+            for place, name in enumerate((*MARKS, SETTINGS, REQUESTS))
             if (found := {one.item_id: mark for one in lines if (mark := one.marks[place]) is not None})
         },
         prompts={one.item_id: one.prompt for one in lines if one.prompt},
@@ -157,7 +161,11 @@ def _line(row: Row, file: str, number: int) -> _Line:
         item_id=str(doc_id),
         filter=None if row.get("filter") is None else str(row["filter"]),
         values={name: row[name] for name in names},
-        marks=(*[None if (mark := row.get(name)) is None else str(mark) for name in MARKS], _settings(row)),
+        marks=(
+            *[None if (mark := row.get(name)) is None else str(mark) for name in MARKS],
+            _settings(row),
+            text_digest(repr(requests)) if requests else None,
+        ),
         numbers=numbers,
         choices=len(numbers) // 2 if twice_asked else len(numbers),
         slice=slice_of(doc if isinstance(doc, dict) else None),
@@ -233,7 +241,7 @@ def _chance_level(choices: Sequence[int]) -> float | None:
 def _filtered(lines: list[_Line], file: str, wanted: str | None) -> tuple[list[_Line], str | None]:
     """The lines of one filter, and its name where the file has one."""
     names = list(dict.fromkeys(one.filter for one in lines if one.filter is not None))
-    if wanted is None or (names == ["none"] and wanted != "none"):
+    if wanted is None:
         if len(names) > 1:
             raise ResultsError(f"filter: the file has {', '.join(names)}; name one of them with --filter", file=file)
         return lines, names[0] if names else None

@@ -17,7 +17,6 @@ from pathlib import Path
 from quantgate.errors import ResultsError
 from quantgate.readers.lines import (
     BOM,
-    STRICT,
     Row,
     digest,
     first_object,
@@ -48,11 +47,8 @@ class TableReader:
 
     def read(self, path: Path, options: ReadOptions) -> Results:
         data = read_bytes(path)
-        rows = (
-            _text_rows(data, path, options.score)
-            if path.suffix.lower() in TEXT_SUFFIXES
-            else json_lines(data, str(path), decoder=STRICT)
-        )
+        text = path.suffix.lower() in TEXT_SUFFIXES
+        rows = _text_rows(data, path, options.score) if text else json_lines(data, str(path))
         return results(rows, path, data, options)
 
 

@@ -77,6 +77,7 @@ def _badge(word: str) -> _Html:
 
 
 def _head(report: Report) -> _Html:
+    took = q.duration(report.seconds) if report.seconds else q.UNKNOWN
     facts = [
         ("Model", _with_small(report.model, report.model_source)),
         ("Model digest", _digest(report.fingerprint.model_sha256)),
@@ -86,7 +87,7 @@ def _head(report: Report) -> _Html:
         ),
         ("Policy", _with_small(report.policy.name, q.policy_terms(report.policy, _candidates(report)))),
         ("Device", "-" if report.device is None else _device_words(report.device)),
-        ("Run", _with_small(_when(report.created_at), f"{report.run_id}, took {q.duration(report.seconds)}")),
+        ("Run", _with_small(_when(report.created_at), f"{report.run_id}, took {took}")),
     ]
     return _el(
         "header",
@@ -269,7 +270,7 @@ def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
         [
             _el("h3", f"{golden.name} {golden.version}, {q.count(golden.items)} items"),
             _figure(drawing, figures.interval_finding(report, golden.name)),
-            _answer_table(golden, rows, reference) if rows else _el("p", "Nothing was scored."),
+            _answer_table(golden, rows, reference, of_files=report.device is None) if rows else _el("p", "Nothing was scored."),
             _figure_table(rows),
             _slice_table(compared, report.policy) if any(row.slices for row in compared) else "",
             distance.after_prompts([(row.variant, row.kl) for row in rows if row.kl is not None]),
@@ -278,7 +279,8 @@ def _golden(report: Report, golden: GoldenRow, index: int) -> _Html:
     )
 
 
-def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: str) -> _Html:
+def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: str, *, of_files: bool) -> _Html:
+    """``of_files``: results of other tools, which do not state what was generated; unknown is never 0."""
     reference = next((row.output_tokens for row in rows if row.variant == measured_on), None)
     columns = [
         _words("Variant"),
@@ -298,10 +300,10 @@ def _answer_table(golden: GoldenRow, rows: Sequence[QualityRow], measured_on: st
             q.mean_score(row.accuracy, row.scale),
             f"{q.count(row.scored)} of {q.count(row.items)}",
             q.count(row.unscored),
-            q.count(row.truncated),
+            q.count(row.truncated if row.output_tokens or not of_files else None),
             q.count(row.empty) if row.texts else q.UNKNOWN,
             q.count(row.refusals) if row.texts else q.UNKNOWN,
-            q.count(row.output_tokens),
+            q.count(row.output_tokens if row.output_tokens or not of_files else None),
             q.ratio(row.output_tokens / reference if reference and row.variant != measured_on else None),
             q.p_value(row.mcnemar_p),
         ]

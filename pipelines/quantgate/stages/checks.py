@@ -120,12 +120,20 @@ def distinct(subject: Subject) -> Check:
 
 def _distinct_in_scores(subject: Subject) -> Check:
     """Nothing is known of the weights: only raw log-likelihoods can tell, as two models may well have equal scores."""
-    raw = _raw(subject.variant)
+    raw, own = _raw(subject.variant), _file_digest(subject.variant)
     for other in subject.others:
         if raw & _raw(other):
             return _same(other, "all its raw log-likelihoods on a golden set are bit-equal with those")
+        if own is not None and _file_digest(other) == own:
+            because = f"is refused: its file is that of {other.variant.name}, byte for byte; name the variant's own results"
+            return _plain("distinct", "not_measured", because)
     what = "differs from the others in its raw log-likelihoods" if raw else "has scores alone, and equal ones are no reason to refuse it"
     return _plain("distinct", "pass", f"{what}; its weights are not known")
+
+
+def _file_digest(one: VariantEvidence) -> object:
+    """The digest of the file that scores came from; None where they come from elsewhere."""
+    return (one.variant.options or {}).get("sha256") if one.source == "file" else None
 
 
 def _same(other: VariantEvidence, what: str) -> Check:

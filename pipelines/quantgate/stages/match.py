@@ -28,7 +28,7 @@ from quantgate.records import (
     VariantEvidence,
 )
 from quantgate.render.quantities import count, percent
-from quantgate.stages.pairing import CONDITIONS
+from quantgate.stages.pairing import CONDITIONS, FIRST_DIFFERENT
 
 UNNAMED = "items"
 """Name of the golden set where neither file names its task."""
@@ -210,7 +210,7 @@ def _marked(task: TaskResults, base: TaskResults) -> dict[str, Scalar]:
             found[field] = _short(theirs)
         else:
             odd = next((item for item, mark in theirs.items() if ours.get(item, mark) != mark), None)
-            found[field] = _short(ours) if odd is None else f"{_short(theirs)}, first different at item {odd}"
+            found[field] = _short(ours) if odd is None else f"{_short(theirs)}{FIRST_DIFFERENT}{odd}"
     return found
 
 

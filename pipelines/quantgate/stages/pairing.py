@@ -22,6 +22,10 @@ from quantgate.render.quantities import count
 from quantgate.stages.subject import one_line
 from quantgate.stats.inputs import exact
 
+LARGEST_SCORE = 1e90
+"""The third power of a larger one is no float, and skewness needs it."""
+FIRST_DIFFERENT = ", first different at item "
+"""Parts a digest of marks from the first item that has another one."""
 CONDITIONS = ("bos", "device", "driver", "threads", "tokenizer")
 """What a sheet must say of the circumstances it was taken under; a device without a driver says None."""
 
@@ -176,7 +180,9 @@ def meaning(reference: ScoreSheet, variant: ScoreSheet, rule: CheckRule | None, 
         scale = "binary"
     ways = {one for one in (reference.better, variant.better, None if rule is None else rule.better) if one is not None}
     if len(ways) > 1:
-        return "of the reference, the variant and the policy one says that higher scores are better and another that lower ones are"
+        said = (("the reference's results", reference.better), ("the variant's", variant.better), ("the policy", rule and rule.better))
+        each = ", ".join(f"{way} by {who}" for who, way in said if way)
+        return f"which scores are better is stated in two ways: {each}; they must agree"
     if not ways and scale != "binary":
         return "nothing says whether higher scores are better: write 'better: higher' or 'better: lower' into the check"
     return Meaning(scale=scale, better=next(iter(ways), "higher"))
@@ -222,6 +228,8 @@ def _odd_score(who: str, sheet: ScoreSheet, scale: Scale) -> str | None:
         what = f"item {item.item_id} of {who} has the score {value}"
         if not isfinite(value):
             return f"{what}, which is no number"
+        if abs(value) > LARGEST_SCORE:
+            return f"{what}, which is beyond any use: scores go from -{LARGEST_SCORE:g} to {LARGEST_SCORE:g}"
         if scale == "binary" and value not in (0, 1):
             return f"{what}, which a comparison of right (1) and wrong (0) cannot use"
         if scale == "unit" and not 0 <= value <= 1:
@@ -313,7 +321,8 @@ def _why_stated_otherwise(reference: ScoreSheet, variant: ScoreSheet) -> str | N
     """The first condition that both files state, and not alike."""
     for field in sorted({*reference.conditions} & {*variant.conditions}):
         if (ours := reference.conditions[field]) != (theirs := variant.conditions[field]):
-            return f"not comparable: {field} is {ours!r} for the reference and {theirs!r} for the variant"
+            mark, comma, first = theirs.partition(FIRST_DIFFERENT) if isinstance(theirs, str) else (theirs, "", "")
+            return f"not comparable: {field} is {ours!r} for the reference and {mark!r} for the variant{comma}{first}"
     return None
 
 

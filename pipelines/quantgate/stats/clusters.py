@@ -163,6 +163,8 @@ def _per_cluster(x: NDArray[np.float64], clusters: Any) -> tuple[NDArray[Any], N
 
 def _jackknife_design_effect(x: NDArray[np.float64], sizes: NDArray[Any], sums: NDArray[Any]) -> float:
     """Jackknife variance of the mean over clusters / variance of the mean over items, at least 1."""
+    if sizes.size < 2:
+        return 1.0  # nothing is left when the only cluster is left out; too few clusters are refused elsewhere
     left_out = (x.sum() - sums) / (x.size - sizes)
     over_clusters = (sizes.size - 1) / sizes.size * np.sum((left_out - left_out.mean()) ** 2)
     over_items = x.var(ddof=1) / x.size

@@ -123,6 +123,24 @@ def test_generated_text(tmp_path: Path) -> None:
     }
 
 
+def test_a_filter_that_is_not_there(tmp_path: Path) -> None:
+    """A filter that the file lacks is refused, also where it has but one."""
+    with pytest.raises(ResultsError, match=r"filter: the file has none, not 'strict'"):
+        read(foreign.lm_eval(tmp_path / "a.jsonl", [1, 0]), filter="strict")
+
+
+def test_a_key_that_stands_twice(tmp_path: Path) -> None:
+    """A metric that a line states twice is refused with its line, as is a key inside the item's own fields: nobody knows which counts."""
+    path = foreign.lm_eval(tmp_path / "a.jsonl", [1, 0, 1])
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"acc": 0', '"acc": 0, "acc": 1'), encoding="utf-8")
+    with pytest.raises(ResultsError, match=r"a\.jsonl:2: acc: the key stands twice"):
+        read(path)
+    path.write_text(text.replace('"subject": "odd"', '"subject": "odd", "subject": "even"'), encoding="utf-8")
+    with pytest.raises(ResultsError, match=r"a\.jsonl:2: subject: the key stands twice"):
+        read(path)
+
+
 def test_one_request_has_no_chance_level(tmp_path: Path) -> None:
     """A task with a single continuation, such as the last word of a text, is no multiple choice."""
     rows = [foreign.lm_eval_row(place, 1, filtered_resps=[["-1.5", "True"]]) for place in range(2)]
