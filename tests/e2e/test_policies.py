@@ -106,7 +106,10 @@ def test_a_fixed_sequence(chain: Chain) -> None:
         ({"order": ["int8"], "require": "all"}, ("'fixed_sequence' is for 'require: any'",)),
         ({"order": ["int8"], "correction": "holm"}, ("'order' is for 'correction: fixed_sequence'; found holm",)),
         ({"order": ["int8"], "family_size": 3}, ("'family_size' is for 'require: any' with 'correction: holm'",)),
-        ({"correction": "fixed_sequenc", "order": ["int8"]}, ("did you mean 'fixed_sequence'? must be 'holm', 'fixed_sequence' or 'none'",)),
+        (
+            {"correction": "fixed_sequenc", "order": ["int8"]},
+            ("did you mean 'fixed_sequence'? must be 'holm', 'fixed_sequence' or 'none'",),
+        ),
     ],
 )
 def test_an_order_that_cannot_be_used(chain: Chain, changes: dict[str, Any], parts: tuple[str, ...]) -> None:

@@ -163,7 +163,8 @@ BROKEN: dict[str, tuple[Evidence, CheckRule, str]] = {
     "the policy says unbounded, the metric graded": (run(BASE, BASE), UNBOUNDED, "their metric says that they are graded in 0 to 1"),
     "no direction": (run(BASE, BASE - 0.01, better=None), QUALITY, "'better: higher' or 'better: lower'"),
     "no direction, unbounded": (run(LOGS, LOGS - 0.1, scale="unbounded", better=None), UNBOUNDED, "'better: higher' or"),
-    "the other direction": (run(BASE, BASE), replace(QUALITY, better="lower"), "higher by the reference's results, higher by the variant's, lower by the policy"),
+    "the other direction": (run(BASE, BASE), replace(QUALITY, better="lower"),
+        "higher by the reference's results, higher by the variant's, lower by the policy"),
     "graded scores of a metric of right or wrong": (run(BASE, BASE, scale="binary"), QUALITY, "right (1) and wrong (0)"),
     "a reference that scores the same": (run(np.full(ITEMS, -3.0), LOGS, scale="unbounded"), UNBOUNDED, "the same score on every item"),
     "no margin": (run(BASE, BASE), replace(QUALITY, margin=None), "the policy gives no margin"),
@@ -179,10 +180,13 @@ def test_broken_scores_are_not_measured(case: str) -> None:
     assert (made.outcome, words in made.because) == ("not_measured", True), made.because
 
 
+BOTH_WAYS = "higher by the reference's results, lower by the variant's"
+
+
 def test_scales_or_directions_that_differ_between_the_sides() -> None:
     """One side graded and the other unbounded, or one way and the other: not comparable."""
     found = run(BASE, BASE)
-    for fields, words in (({"scale": "unbounded"}, "the scale of the scores"), ({"better": "lower"}, "higher by the reference's results, lower by the variant's")):
+    for fields, words in (({"scale": "unbounded"}, "the scale of the scores"), ({"better": "lower"}, BOTH_WAYS)):
         one = found.variants[1]
         odd = replace(one, sheets=(replace(one.sheets[0], **fields),))
         made = check(replace(found, variants=(found.variants[0], odd)))
