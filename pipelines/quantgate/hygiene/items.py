@@ -20,6 +20,7 @@ def doubts(item: GoldenItem) -> Iterator[Finding]:
     yield from _leaks(item)
     yield from _choices(item)
     yield from _ends(item)
+    yield from _pattern(item)
 
 
 def fields(item: GoldenItem) -> Iterator[tuple[str, str]]:
@@ -98,6 +99,17 @@ def _ends(item: GoldenItem) -> Iterator[Finding]:
     if item.template == "raw" and item.prompt.endswith((" ", "\t")):
         what = "ends in white space, which changes the tokens of what follows"
         yield warning("space at the end", item.line, "prompt", what, "remove it: quantgate adds the space")
+
+
+def _pattern(item: GoldenItem) -> Iterator[Finding]:
+    """Patterns that hardly any output can match."""
+    pattern = str(item.options.get("pattern", "")) if item.metric == "regex" else ""
+    if "(?!)" in pattern:
+        yield warning("pattern", item.line, "options.pattern", "holds (?!), which never matches", "write what a right output has")
+    for mark in item.stop:
+        if mark in pattern or repr(mark)[1:-1] in pattern:
+            what = f"holds the stop string {mark!r}, and the output ends before it"
+            yield warning("pattern", item.line, "options.pattern", what, "leave that stop string out, or the pattern's part behind it")
 
 
 def _short(text: str) -> str:
