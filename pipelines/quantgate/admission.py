@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from quantgate import golden, golden_items, plugins
 from quantgate.config import RunConfig, policy_error
-from quantgate.errors import ConfigError, EngineError, GoldenSetError
+from quantgate.errors import ConfigError, EngineError, GoldenSetError, MissingExtra
 from quantgate.hygiene.sets import same_questions
 from quantgate.ports import Metric
-from quantgate.records import GoldenSet
+from quantgate.records import GoldenItem, GoldenSet
 from quantgate.stages import plan, scales
 from quantgate.stages.figures import weight_fault
 from quantgate.stats.power import items_needed
@@ -42,7 +43,7 @@ def check(goldens: tuple[GoldenSet, ...], config: RunConfig, *, allow_underpower
 def _check_items(one: GoldenSet, config: RunConfig) -> None:
     """Refuse items that no model could get right, that contradict each other, or whose scores cannot be judged together."""
     metrics: dict[str, Metric] = {name: plugins.load("metric", name)() for name in {item.metric for item in one.items}}
-    faults = [(item.line, reason) for item in one.items if (reason := metrics[item.metric].why_unfit(item)) is not None]
+    faults = _unfit(one.items, metrics)
     faults += [(found.line, f"{found.field}: {found.what}; {found.advice}") for found in same_questions(one.items) if found.severity == "fault"]
     if faults:
         raise golden_items.together(_each_kind_once(faults), _place(one))
@@ -52,6 +53,28 @@ def _check_items(one: GoldenSet, config: RunConfig) -> None:
         raise GoldenSetError(str(error), file=_place(one)) from error
     if scale == "unbounded":
         _check_unbounded(one, config)
+
+
+def unfit(items: Sequence[GoldenItem]) -> tuple[list[tuple[int, str]], list[str]]:
+    """Faults that only metrics can tell, with their lines; and which metrics could not be asked, as their library is not installed."""
+    metrics: dict[str, Metric] = {}
+    missing = []
+    for name in dict.fromkeys(item.metric for item in items):
+        try:
+            metrics[name] = plugins.load("metric", name)()
+        except MissingExtra as error:
+            missing.append(str(error))
+    asked = [item for item in items if item.metric in metrics]
+    faults = _unfit(asked, metrics)
+    try:
+        scales.stated(metrics[item.metric].info_of(item) for item in asked)
+    except EngineError as error:
+        faults.append((0, str(error)))
+    return faults, missing
+
+
+def _unfit(items: Sequence[GoldenItem], metrics: Mapping[str, Metric]) -> list[tuple[int, str]]:
+    return [(item.line, reason) for item in items if (reason := metrics[item.metric].why_unfit(item)) is not None]
 
 
 def _check_unbounded(one: GoldenSet, config: RunConfig) -> None:
