@@ -38,7 +38,7 @@ def config(policy: Policy | None = None) -> RunConfig:
 
 def test_items_that_contradict_each_other_are_refused() -> None:
     """Sources are checked as files are; both ids are named, and so is the set. A conversation of one turn is its prompt."""
-    with pytest.raises(GoldenSetError, match="item '1' .line 1. and has another right answer") as caught:
+    with pytest.raises(GoldenSetError, match=r"item '1' .line 1. and has another right answer") as caught:
         checked(item(1), item(2, answers=("Raphael",)))
     assert "golden set faq" in str(caught.value) and caught.value.line == 2
     said = (ChatMessage(role="user", content=ASKED),)

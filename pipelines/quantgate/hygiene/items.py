@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from quantgate.hygiene.findings import Finding, warning
+from quantgate.hygiene.schemas import schema_doubts
 from quantgate.hygiene.texts import oddities, plain, words
 from quantgate.records import GoldenItem
 
@@ -21,6 +22,7 @@ def doubts(item: GoldenItem) -> Iterator[Finding]:
     yield from _choices(item)
     yield from _ends(item)
     yield from _pattern(item)
+    yield from schema_doubts(item)
 
 
 def fields(item: GoldenItem) -> Iterator[tuple[str, str]]:
