@@ -44,7 +44,8 @@ def _check_items(one: GoldenSet, config: RunConfig) -> None:
     """Refuse items that no model could get right, that contradict each other, or whose scores cannot be judged together."""
     metrics: dict[str, Metric] = {name: plugins.load("metric", name)() for name in {item.metric for item in one.items}}
     faults = _unfit(one.items, metrics)
-    faults += [(found.line, f"{found.field}: {found.what}; {found.advice}") for found in same_questions(one.items) if found.severity == "fault"]
+    against = (found for found in same_questions(one.items) if found.severity == "fault")
+    faults += [(found.line, f"{found.field}: {found.what}; {found.advice}") for found in against]
     if faults:
         raise golden_items.together(_each_kind_once(faults), _place(one))
     try:

@@ -205,7 +205,7 @@ def _seal(path: Path, manifest: _Manifest) -> Path:
         )
     if path.exists() and (sealed := _read_manifest(path).licence) != manifest.licence:
         number = int(manifest.version.removeprefix("v"))
-        what = f"is sealed under the licence {sealed!r}, asked is {manifest.licence!r}; make a new version (v{number + 1}) for another licence"
+        what = f"is sealed under the licence {sealed!r}, asked is {manifest.licence!r}; make a new version (v{number + 1}) for that"
         raise GoldenSetError(what, file=str(path))
     try:
         string(manifest.licence, "licence")
