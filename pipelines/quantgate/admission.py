@@ -54,6 +54,10 @@ def _check_items(one: GoldenSet, config: RunConfig) -> None:
         raise GoldenSetError(str(error), file=_place(one)) from error
     if scale == "unbounded":
         _check_unbounded(one, config)
+    for rule in config.policy.checks:
+        if scale != "unbounded" and rule.scale == "unbounded" and rule.tier == "required" and rule.golden_set in ("*", one.name):
+            what = f"golden set {one.label} has scores with bounds, and a quality check says 'scale: unbounded' of it"
+            raise ConfigError(f"{what}; let the check name the golden sets it is for", file=str(config.policy_path))
 
 
 def unfit(items: Sequence[GoldenItem]) -> tuple[list[tuple[int, str]], list[str]]:

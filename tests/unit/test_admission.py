@@ -76,3 +76,10 @@ def test_scores_without_bounds_need_a_check_that_says_so() -> None:
     checked(text(1), text(2), policy=Policy(name="p", why="for tests", checks=(rule,)))
     advisory = CheckRule(kind="quality", margin=0.1, tier="advisory")
     checked(text(1), text(2), policy=Policy(name="p", why="for tests", checks=(advisory,)))
+
+
+def test_a_check_of_scores_without_bounds_does_not_take_others() -> None:
+    """The other way round it would end without a decision just as well."""
+    rule = CheckRule(kind="quality", margin=0.1, scale="unbounded")
+    with pytest.raises(ConfigError, match="has scores with bounds"):
+        checked(item(1), policy=Policy(name="p", why="for tests", checks=(rule,)))
