@@ -171,6 +171,8 @@ def _size(flag: str, text: str, *, at_least: int) -> int:
         size = int(import_module("quantgate.sizes").size_bytes(text))
     except ValueError as error:
         raise UsageError(f"{flag}: {error}") from None
+    if 0 < size < 10**6 and text.strip().replace(".", "").isdigit():
+        raise UsageError(f"{flag} {text} has no unit, which is {size} bytes; write {text}GB or {text}GiB")
     if size < at_least:
         raise UsageError(f"{flag} must be at least {at_least} bytes, found {text!r}")
     return size

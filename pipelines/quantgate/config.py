@@ -553,7 +553,7 @@ def _golden_set(raw: str | _Source, base: Path) -> Path | DatasetSource | Harnes
     asked = raw.lm_eval or _Harness(tasks=["?"])  # _check_golden_sets has seen to it that there is one
     files = tuple(str(_resolve(base, one)) if one.endswith((".yaml", ".yml")) else one for one in asked.tasks)
     include = None if asked.include_path is None else str(_resolve(base, asked.include_path))
-    name = asked.name or "+".join(Path(one).stem if one.endswith((".yaml", ".yml")) else one for one in asked.tasks)
+    name = asked.name or "-".join(Path(one).stem if one.endswith((".yaml", ".yml")) else one for one in asked.tasks)
     return HarnessSource(**{**asked.model_dump(), "name": name, "tasks": files, "include_path": include})
 
 

@@ -83,7 +83,7 @@ def chance_level(items: Sequence[GoldenItem]) -> float:
 
 
 def write_manifest(folder: Path, licence: str, keys_of: KeysOf = built_in) -> Path:
-    """Seal ``<name>/v<N>/items.jsonl`` with its digest and return the manifest's path. Sealing twice is harmless.
+    """Seal ``<name>/v<N>/items.jsonl`` with its digest and return the manifest's path. Sealing twice alike is harmless.
 
     Raises:
         GoldenSetError: the folder is not named ``v<N>``, the items are faulty, or another content is already sealed
@@ -203,6 +203,10 @@ def _seal(path: Path, manifest: _Manifest) -> Path:
             f"their meaning (or delete the manifest, if nothing was measured with {manifest.version} yet)",
             file=str(path),
         )
+    if path.exists() and (sealed := _read_manifest(path).licence) != manifest.licence:
+        number = int(manifest.version.removeprefix("v"))
+        what = f"is sealed under the licence {sealed!r}, asked is {manifest.licence!r}; make a new version (v{number + 1}) for that"
+        raise GoldenSetError(what, file=str(path))
     try:
         string(manifest.licence, "licence")
     except Fault as fault:

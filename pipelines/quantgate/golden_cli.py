@@ -98,7 +98,8 @@ def _quantgate(module: str) -> Any:
 def _check(arguments: argparse.Namespace) -> int:
     examine = _quantgate("hygiene.examine")
     calibration = [(path, examine.texts_of(path)) for path in arguments.calibration]
-    checked = [(file, *examine.examine(file, calibration)) for file in examine.files_of(arguments.path)]
+    files = examine.files_of(arguments.path)
+    checked = [(file, count, (*found, *_unfit(file))) for file in files for count, found in (examine.examine(file, calibration),)]
     findings = [one for _, _, found in checked for one in found]
     faults = sum(one.severity == "fault" for one in findings)
     if arguments.json:
@@ -109,6 +110,15 @@ def _check(arguments: argparse.Namespace) -> int:
         items = sum(count for _, count, _ in checked)
         print(f"{items:,} items read, {_count(faults, 'fault')}, {_count(len(findings) - faults, 'warning')}")
     return 2 if faults or (arguments.strict and findings) else 0
+
+
+def _unfit(file: Path) -> list[Any]:
+    """What only the metrics of a file's items can tell; a metric whose library is not installed is told as a warning."""
+    findings, replace = _quantgate("hygiene.findings"), import_module("dataclasses").replace
+    faults, missing = _quantgate("admission").unfit(_quantgate("golden").examine(file)[0])
+    made = [findings.fault("unfit", line, "", what) for line, what in faults]
+    made += [findings.warning("not asked", 0, "", what, "install it: what the metric refuses is not told here") for what in missing]
+    return [replace(one, file=str(file)) for one in made]
 
 
 def _print_findings(findings: Sequence[Any]) -> None:
@@ -129,6 +139,12 @@ def _count(number: int, what: str) -> str:
 
 def _seal(arguments: argparse.Namespace) -> int:
     golden = _quantgate("golden")
+    items = arguments.folder / golden.ITEMS_FILE
+    unfit, missing = _quantgate("admission").unfit(golden.examine(items)[0]) if items.is_file() else ((), ())
+    if unfit:
+        raise _quantgate("golden_items").together(unfit[: _quantgate("golden_items").MAX_FAULTS], str(items))
+    for what in missing:
+        print(f"note: not asked, {what}")
     golden.write_manifest(arguments.folder, arguments.licence)
     sealed = golden.load(arguments.folder)
     print(f"{sealed.label}: {_count(len(sealed.items), 'item')}, sha256 {sealed.sha256}")

@@ -40,6 +40,8 @@ def options_of(row: Row, metric: str, keys: ItemKeys, folder: Path) -> Mapping[s
     if keys.any_option and not value:
         raise Fault(f"options: missing; {metric} items need at least one of {', '.join(keys.options)}")
     found = {key: _option(each, f"options.{key}", keys.options[key]) for key, each in value.items()}
+    for key in (one for one in found if keys.options[one] == "pattern"):
+        _refuse_empty(str(found[key]), f"options.{key}", whole_text=found.get("where") == "full")
     files = {key: _file(str(found[key]), f"options.{key}", folder, value) for key in found if keys.options[key] == "file"}
     return {**found, **files}
 
@@ -72,6 +74,13 @@ def _pattern(text: str, field: str) -> str:
     if not text:
         raise Fault(f"{field}: empty, so everything would match")
     return text
+
+
+def _refuse_empty(text: str, field: str, *, whole_text: bool) -> None:
+    """A model that writes nothing must not be right."""
+    pattern = re.compile(text)
+    if (pattern.fullmatch("") if whole_text else pattern.search("")) is not None:
+        raise Fault(f"{field}: {text!r} matches the empty text, so an empty output would be right; ask for a character at least")
 
 
 def _file(text: str, field: str, folder: Path, options: Row) -> str:

@@ -331,3 +331,10 @@ def test_a_malformed_config_is_one_line(capsys: pytest.CaptureFixture[str], tmp_
 def test_there_are_more_than_forty_of_them() -> None:
     """Each in a way of its own."""
     assert len(MALFORMED) > 40
+
+
+def test_a_size_without_a_unit_is_asked_for_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """24 bytes of memory is what nobody means."""
+    words = ["ceiling", "--params", "8e9", "--layers", "32", "--hidden", "4096", "--heads", "32", "--memory", "24"]
+    assert main(words) == 2
+    assert "write 24GB or 24GiB" in capsys.readouterr().err

@@ -630,3 +630,9 @@ def test_a_family_is_no_smaller_than_the_run(tmp_path: Path) -> None:
     assert (error.line, "2 candidates compete in the run, and the policy counts 1" in str(error)) == (10, True)
     policy(tmp_path, POLICY + "require: any\nfamily_size: 9\n")
     assert load_run(path).policy.family_size == 9
+
+
+def test_several_tasks_of_the_harness_make_a_name_that_reports_can_have(tmp_path: Path) -> None:
+    """Names and files of tasks, joined."""
+    (found,) = load_run(written(tmp_path, RUN.replace("[sets/a/v1]", "[{lm_eval: {tasks: [arc_easy, tasks/ours.yaml]}}]"))).golden_sets
+    assert getattr(found, "name", None) == "arc_easy-ours"

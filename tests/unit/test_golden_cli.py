@@ -89,3 +89,38 @@ def test_wrong_usage_is_two(words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["golden", *words])
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "options"),
+    [
+        ("json_schema", {"schema": {"$schema": 5}}),
+        ("json_schema", {"schema": {"type": "objekt"}}),
+        ("instructions", {"min_words": 5, "max_words": 3}),
+    ],
+)
+def test_what_a_run_refuses_is_neither_checked_nor_sealed(tmp_path: Path, metric: str, options: dict[str, object]) -> None:
+    """The metric itself is asked, so that a sealed set can be measured."""
+    file = written(tmp_path / "faq" / "v1" / "items.jsonl", {"id": "1", "prompt": "Write.", "metric": metric, "options": options})
+    assert cli.main(["golden", "check", str(file)]) == 2
+    assert cli.main(["golden", "seal", str(file.parent), "--licence", "CC0"]) == 2
+    assert not (file.parent / "manifest.json").exists()
+
+
+def test_a_sealed_set_keeps_its_licence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another licence is another version; the same one again is harmless."""
+    folder = written(tmp_path / "faq" / "v1" / "items.jsonl", {"id": "1", **ITEM}).parent
+    assert cli.main(["golden", "seal", str(folder), "--licence", "CC0"]) == 0
+    assert cli.main(["golden", "seal", str(folder), "--licence", "CC0"]) == 0
+    assert cli.main(["golden", "seal", str(folder), "--licence", "MIT"]) == 2
+    assert "make a new version (v2)" in capsys.readouterr().err
+    assert "CC0" in (folder / "manifest.json").read_text(encoding="utf-8")
+
+
+def test_patterns_that_hardly_match_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """(?!) never matches, and behind a stop string nothing is read."""
+    never = {"id": "1", "prompt": "Write.", "metric": "regex", "options": {"pattern": "(?!)"}}
+    behind = {"id": "2", "prompt": "Write it.", "metric": "regex", "options": {"pattern": r"a\nb"}, "stop": ["\n"]}
+    assert cli.main(["golden", "check", str(written(tmp_path / "a.jsonl", never, behind))]) == 0
+    shown = capsys.readouterr().out
+    assert "holds (?!)" in shown and "holds the stop string" in shown

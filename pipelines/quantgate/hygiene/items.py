@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from quantgate.golden_keys import BUILT_IN
 from quantgate.hygiene.findings import Finding, warning
+from quantgate.hygiene.schemas import schema_doubts
 from quantgate.hygiene.texts import oddities, plain, words
 from quantgate.records import GoldenItem
 
@@ -21,6 +22,8 @@ def doubts(item: GoldenItem) -> Iterator[Finding]:
     yield from _leaks(item)
     yield from _choices(item)
     yield from _ends(item)
+    yield from _pattern(item)
+    yield from schema_doubts(item)
 
 
 def fields(item: GoldenItem) -> Iterator[tuple[str, str]]:
@@ -111,6 +114,17 @@ def _ends(item: GoldenItem) -> Iterator[Finding]:
     if item.template == "raw" and item.prompt.endswith((" ", "\t")):
         what = "ends in white space, which changes the tokens of what follows"
         yield warning("space at the end", item.line, "prompt", what, "remove it: quantgate adds the space")
+
+
+def _pattern(item: GoldenItem) -> Iterator[Finding]:
+    """Patterns that hardly any output can match."""
+    pattern = str(item.options.get("pattern", "")) if item.metric == "regex" else ""
+    if "(?!)" in pattern:
+        yield warning("pattern", item.line, "options.pattern", "holds (?!), which never matches", "write what a right output has")
+    for mark in item.stop:
+        if mark in pattern or repr(mark)[1:-1] in pattern:
+            what = f"holds the stop string {mark!r}, and the output ends before it"
+            yield warning("pattern", item.line, "options.pattern", what, "leave that stop string out, or the pattern's part behind it")
 
 
 def _short(text: str) -> str:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from quantgate.hygiene.findings import Finding, fault, warning
 from quantgate.hygiene.items import asked, prompt_key, right
 from quantgate.hygiene.texts import plain, words
+from quantgate.numerals import number_of, tuple_of
 from quantgate.records import GoldenItem
 
 _DIGIT = re.compile(r"\d")
@@ -66,12 +67,19 @@ def same_questions(items: Sequence[GoldenItem]) -> Iterator[Finding]:
         if earlier is item or (signs(earlier) != signs(item)):
             continue
         who = f"asks the same as item {earlier.item_id!r} (line {earlier.line})"
-        before, now = ({plain(one) for one in right(each)} for each in (earlier, item))
+        before, now = ({_equal(one, item) for one in right(each)} for each in (earlier, item))
         if before and now and before.isdisjoint(now) and not (item.references or earlier.references):
             field = "answers" if item.answers else "answer"
             yield fault("contradiction", item.line, field, f"{who} and has another right answer", "find out which is right, drop the other")
         elif item.cluster is None or item.cluster != earlier.cluster:
             yield warning("duplicate", item.line, prompt_key(item), who, "drop one, or give both one cluster: they count as independent")
+
+
+def _equal(answer: str, item: GoldenItem) -> object:
+    """What two right answers have in common that the item's metric takes for one: a quantity, or a text without its form."""
+    if item.metric == "numeric_match":
+        return number_of(answer) or tuple_of(answer) or plain(answer)
+    return plain(answer).strip("\"'`\u2018\u2019\u201c\u201d").rstrip(".,;:!?").strip("\"'` ") or plain(answer)
 
 
 def signs(item: GoldenItem) -> str:

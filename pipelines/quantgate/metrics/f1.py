@@ -23,8 +23,8 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 class F1(TextMetric):
     """2PR / (P + R) of shared words, the best over the references.
 
-    No word on either side (an empty answer, or nothing but articles and punctuation): 1 where both have none, else 0. Golden sets hold no
-    empty reference, so an empty answer scores 0 unless a reference is nothing but an article.
+    No word on either side (an empty answer, or nothing but articles and punctuation): 1 where both have none, else 0. A reference
+    without a word is refused before a run, so an empty answer scores 0.
     """
 
     info = MetricInfo(
@@ -40,6 +40,13 @@ class F1(TextMetric):
         ),
     )
     keys = BUILT_IN["f1"]
+
+    def why_unfit(self, item: GoldenItem) -> str | None:
+        """A reference of punctuation and articles alone: an empty output would equal it."""
+        bare = next((place for place, one in enumerate(item.references) if not _normalised(one)), None)
+        if bare is None:
+            return None
+        return f"references[{bare}] is {item.references[bare]!r}, of which F1 keeps no word, so an empty output would be right"
 
     def grade(self, item: GoldenItem, text: str) -> Grade:
         """Compare with each reference. Raises ``ValueError`` where the item has none."""

@@ -58,7 +58,9 @@ class Instructions(TextMetric):
             least, most = item.options.get(f"min_{unit}"), item.options.get(f"max_{unit}")
             if isinstance(least, int) and isinstance(most, int) and least > most:
                 return f"options.min_{unit} is {least} and options.max_{unit} is {most}, so no text can follow both"
-        return None
+            if most == 0 and isinstance(most, int):
+                return f"options.max_{unit} is 0, and an empty text follows no instruction"
+        return _why_impossible(item)
 
     def grade(self, item: GoldenItem, text: str) -> Grade:
         """Try every instruction. Raises ``ValueError`` where the item has none."""
@@ -67,6 +69,25 @@ class Instructions(TextMetric):
         bare = unicodedata.normalize("NFC", text).strip()
         broken = [name for name, wanted in item.options.items() if not (bare and _RULES[name](bare, wanted))]
         return Grade(value=float(not broken), answered=bare, expected=self.expected(item))
+
+
+def _why_impossible(item: GoldenItem) -> str | None:
+    """Texts that must stand in the output and, by another instruction, cannot."""
+    given, most = item.options, item.options.get("max_characters")
+    for key in ("contains", "starts_with", "ends_with"):
+        for one in _listed(given.get(key)):
+            banned = next((other for other in _listed(given.get("excludes")) if _folded(other) in _folded(one)), None)
+            if banned is not None:
+                return f"options.{key} asks for {one!r} and options.excludes forbids {banned!r}, so no text can follow both"
+            if given.get("no_comma") is True and "," in one:
+                return f"options.{key} asks for {one!r} and options.no_comma forbids its comma, so no text can follow both"
+            if isinstance(most, int) and one.isascii() and len(one.strip()) > most:
+                return f"options.{key} asks for {one!r}, longer than options.max_characters ({most}), so no text can follow both"
+    return None
+
+
+def _listed(value: object) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else () if value is None else (str(value),)
 
 
 def _written(value: object) -> str:

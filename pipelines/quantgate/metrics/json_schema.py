@@ -49,6 +49,9 @@ class JsonSchema(TextMetric):
     def why_unfit(self, item: GoldenItem) -> str | None:
         """A schema that is none, or that points outside itself."""
         schema = json.loads(self.expected(item))
+        dialect = schema.get("$schema")
+        if dialect is not None and not isinstance(dialect, str):
+            return f"options.schema has the $schema {dialect!r}; expected the address of a dialect, or leave it out"
         try:
             _validator(schema).check_schema(schema)
         except SchemaError as error:

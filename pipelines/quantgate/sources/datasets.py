@@ -80,7 +80,8 @@ def _refuse_unusable(asked: DatasetSource) -> None:
         if key not in asked.columns and key not in (asked.format or {}):
             _refuse(asked, f"extract: {key!r} is neither in columns nor in format")
         try:
-            re.compile(pattern)
+            if re.compile(pattern).groups == 0:
+                _refuse(asked, f"extract: {pattern!r} has no group; put parentheses around what is to be taken")
         except re.error as error:
             _refuse(asked, f"extract: {pattern!r} is no regular expression: {error}")
 
@@ -198,13 +199,13 @@ def _cell(asked: DatasetSource, row: Row, column: str) -> Any:
 
 
 def _extracted(asked: DatasetSource, value: Any, key: str, pattern: str, number: int) -> Any:
-    """Of the last match the first group, or all of it where the expression has none. In a list, of each text."""
+    """Of the last match the first group. In a list, of each text."""
     if isinstance(value, list):
         return [_extracted(asked, one, key, pattern, number) for one in value]
     found = list(re.finditer(pattern, str(value)))
     if not found:
         _refuse(asked, f"row {number}: extract finds nothing in {key}: {pattern!r} does not match {str(value)[-60:]!r}")
-    text: str = found[-1][1 if found[-1].re.groups else 0]
+    text: str = found[-1][1]
     return text
 
 
@@ -212,6 +213,8 @@ def _place(asked: DatasetSource, row: Row, answer: Any, number: int) -> int:
     """Index of the right choice from what the data call it."""
     labels = [*asked.labels] if isinstance(asked.labels, tuple) else _cell(asked, row, asked.labels or "")
     names = [str(one) for one in labels] if isinstance(labels, list) else []
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        _refuse(asked, f"row {number}: labels has {twice[0]!r} twice; each choice needs a label of its own")
     if str(answer) not in names:
         _refuse(asked, f"row {number}: the answer {answer!r} is none of the labels {', '.join(names)}")
     return names.index(str(answer))

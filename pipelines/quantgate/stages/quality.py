@@ -302,6 +302,11 @@ def _insensitive(pairs: Pairs, golden: GoldenReference, rule: CheckRule) -> str 
         found = f"scores {percent(assay.accuracy, digits=1)} of what could be had"
     if assay.sensitive:
         return None
+    if assay.accuracy - assay.chance >= 2 * margin:
+        return (
+            f"with {pairs.n} items the reference's own score is not known well enough: it {found} and guessing gives "
+            f"{percent(assay.chance, digits=1)}, so a loss of {check_limit('quality', margin)} could be missed; use more items"
+        )
     return (
         f"the reference {found} and guessing gives {percent(assay.chance, digits=1)}, "
         f"so a loss of {check_limit('quality', margin)} could not be seen; use a set that the reference can do"

@@ -17,7 +17,8 @@ def stated(metrics: Iterable[MetricInfo]) -> tuple[Scale, Better]:
     ways: set[Better] = {"higher" if one.higher_is_better else "lower" for one in infos}
     scales: set[Scale] = {one.scale for one in infos}
     if len(ways) > 1 or ("unbounded" in scales and len(scales) > 1):
-        said = ", ".join(f"{one.name} ({one.scale}, {'higher' if one.higher_is_better else 'lower'} is better)" for one in infos)
+        kinds = (f"{one.name} ({one.scale}, {'higher' if one.higher_is_better else 'lower'} is better)" for one in infos)
+        said = ", ".join(dict.fromkeys(kinds))
         raise EngineError(f"the golden set has metrics that cannot be judged together: {said}; give each kind a golden set of its own")
     scale: Scale = "unbounded" if "unbounded" in scales else "unit" if "unit" in scales else "binary"
     return scale, next(iter(ways), "higher")

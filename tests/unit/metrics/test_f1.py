@@ -39,3 +39,10 @@ def test_an_item_without_references_is_an_error() -> None:
     """There would be nothing to compare with."""
     with pytest.raises(ValueError, match="no references"):
         score(F1(), item("f1"), "x")
+
+
+@pytest.mark.parametrize("reference", ["+", "the", "?"])
+def test_a_reference_without_a_word_is_told_before_a_run(reference: str) -> None:
+    """An empty output would equal it."""
+    assert "an empty output would be right" in (F1().why_unfit(item("f1", references=("Paris", reference))) or "")
+    assert F1().why_unfit(item("f1", references=("Paris",))) is None

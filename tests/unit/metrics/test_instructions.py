@@ -64,3 +64,19 @@ def test_an_item_without_instructions_is_an_error() -> None:
     """Everything would be right."""
     with pytest.raises(ValueError, match="no instructions"):
         score(Instructions(), item("instructions"), "x")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"contains": ("a",), "excludes": ("A",)},
+        {"contains": ("a,b",), "no_comma": True},
+        {"max_characters": 3, "contains": ("abcdef",)},
+        {"starts_with": "abc", "excludes": ("b",)},
+        {"max_words": 0},
+    ],
+)
+def test_instructions_that_no_text_can_follow_are_told_before_a_run(options: dict[str, Any]) -> None:
+    """What must stand in the output may not be forbidden, nor longer than the output."""
+    assert Instructions().why_unfit(item("instructions", options=options)) is not None
+    assert Instructions().why_unfit(item("instructions", options={"contains": ("a",), "excludes": ("ab",), "max_words": 9})) is None

@@ -75,3 +75,8 @@ def test_an_item_without_a_schema_is_an_error() -> None:
     """Everything would be valid."""
     with pytest.raises(ValueError, match="no schema"):
         score(JsonSchema(), item("json_schema"), "{}")
+
+
+def test_a_dialect_that_is_no_text_is_told_before_a_run() -> None:
+    """It is a fault of the item, not of the program."""
+    assert "$schema" in (JsonSchema().why_unfit(with_schema({"$schema": 5})) or "")

@@ -1,8 +1,12 @@
 """Regular expression: found anywhere, or the whole text."""
 
+import json
+
 import pytest
 
 from grading import item, score, value
+from quantgate.errors import GoldenSetError
+from quantgate.golden_items import parse
 from quantgate.metrics.regex import Regex
 
 
@@ -32,3 +36,12 @@ def test_an_item_without_a_pattern_is_an_error() -> None:
     """It would match everything."""
     with pytest.raises(ValueError, match="no pattern"):
         score(Regex(), item("regex"), "x")
+
+
+@pytest.mark.parametrize(("pattern", "where"), [(".*", "search"), ("x*", "search"), ("a|", "search"), ("^$", "full"), ("b?", "full")])
+def test_a_pattern_that_the_empty_text_matches_is_refused(pattern: str, where: str) -> None:
+    """A model that writes nothing would be right; the line is named."""
+    row = {"id": "1", "prompt": "p", "metric": "regex", "options": {"pattern": pattern, "where": where}}
+    with pytest.raises(GoldenSetError, match="empty text") as caught:
+        parse(json.dumps(row).encode(), "f")
+    assert caught.value.line == 1

@@ -537,3 +537,11 @@ def test_nan_where_the_reference_was_finite_is_a_fail(stage: str, name: str) -> 
     assert decided(broken, policy(QUALITY, P99)).outcome == "fail"
     both = changed(broken, "float32", failures=(failure("float32", stage, numerical=True),))
     assert check(decided(both, policy(QUALITY, P99)), name).outcome == "not_measured"
+
+
+def test_a_set_too_small_for_its_own_reference_says_so() -> None:
+    """A reference that does well, on so few items that it might do badly, is not called one that cannot do the set."""
+    whole = golden()
+    few = replace(whole, parts=(replace(whole.parts[0], item_ids=whole.parts[0].item_ids[:3]), whole.parts[1]))
+    decision = decided(replace(passing(), golden_sets=(few,)), policy(EVEN, minimum_items=1, require_controls=False))
+    assert "with 3 items the reference's own score is not known well enough" in check(decision, "quality/everyday/even").because

@@ -35,3 +35,10 @@ def test_metrics_that_cannot_be_judged_together(other: dict[str, Any]) -> None:
     """Two directions, or bounds for some only, are refused before anything is scored, with their names."""
     with pytest.raises(EngineError, match=r"cannot be judged together: one .* two"):
         stated([metric("one"), metric("two", **other)])
+
+
+def test_each_kind_is_named_once() -> None:
+    """A set of many items says its two kinds, not all its items."""
+    with pytest.raises(EngineError) as caught:
+        stated([metric("one")] * 30 + [metric("two", scale="unbounded")] * 30)
+    assert str(caught.value).count("one (") == str(caught.value).count("two (") == 1
