@@ -164,7 +164,7 @@ def _line(row: Row, file: str, number: int) -> _Line:
         marks=(
             *[None if (mark := row.get(name)) is None else str(mark) for name in MARKS],
             _settings(row),
-            text_digest(repr(requests)) if requests else None,
+            text_digest("\0".join([part for pair in requests for part in pair])) if requests else None,
         ),
         numbers=numbers,
         choices=len(numbers) // 2 if twice_asked else len(numbers),
