@@ -82,6 +82,8 @@ class _Set:
     reference: GoldenReference
     questions: GoldenSet
     chance_from: str
+    digests: Mapping[str, str]
+    """Of each mark over all items."""
 
 
 def _golden(task: TaskResults, given: float | None, others: Sequence[Side]) -> _Set:
@@ -110,7 +112,8 @@ def _golden(task: TaskResults, given: float | None, others: Sequence[Side]) -> _
         ),
         path="",
     )
-    return _Set(task=task, reference=reference, questions=questions, chance_from=chance_from)
+    digests = {field: _short(marks) for field, marks in task.marks.items()}
+    return _Set(task=task, reference=reference, questions=questions, chance_from=chance_from, digests=digests)
 
 
 def _chance(task: TaskResults, given: float | None) -> tuple[float, str]:
@@ -189,7 +192,7 @@ def _sheet(side: Side, reference: Side, one: _Set) -> ScoreSheet | None:
         golden_sha256=golden.sha256,
         items=task.items,
         batch_plan=BatchPlan(),
-        conditions={**_stated(task), **_marked(task, one.task)},
+        conditions={**_stated(task), **_marked(task, one)},
         first_prompt=task.prompts.get(first, ""),
         scale=task.scale,
         better=task.better,
@@ -201,16 +204,18 @@ def _stated(task: TaskResults) -> dict[str, Scalar]:
     return {**task.conditions, **({"metric": task.metric} if task.metric else {})}
 
 
-def _marked(task: TaskResults, base: TaskResults) -> dict[str, Scalar]:
+def _marked(task: TaskResults, one: _Set) -> dict[str, Scalar]:
     """Each mark as one digest over all items: the reference's where the items agree, else with the first that does not."""
     found: dict[str, Scalar] = {}
     for field, theirs in task.marks.items():
-        ours = base.marks.get(field)
+        ours = one.task.marks.get(field)
         if ours is None:
             found[field] = _short(theirs)
+        elif theirs == ours:
+            found[field] = one.digests[field]
         else:
             odd = next((item for item, mark in theirs.items() if ours.get(item, mark) != mark), None)
-            found[field] = _short(ours) if odd is None else f"{_short(theirs)}{FIRST_DIFFERENT}{odd}"
+            found[field] = one.digests[field] if odd is None else f"{_short(theirs)}{FIRST_DIFFERENT}{odd}"
     return found
 
 

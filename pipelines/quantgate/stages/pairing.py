@@ -222,6 +222,9 @@ _HOW_UNBOUNDED = "write 'scale: unbounded' into the check, with a margin in the 
 
 def _odd_score(who: str, sheet: ScoreSheet, scale: Scale) -> str | None:
     """The first score that is not on its scale."""
+    values = {item.value for item in sheet.items} - {None, 0, 1}
+    if not values or (scale != "binary" and all(_fits(one, scale) for one in values if one is not None)):
+        return None
     for item in sheet.items:
         if (value := item.value) is None:
             continue
@@ -235,6 +238,10 @@ def _odd_score(who: str, sheet: ScoreSheet, scale: Scale) -> str | None:
         if scale == "unit" and not 0 <= value <= 1:
             return f"{what}, which is not between 0 and 1: {_HOW_UNBOUNDED}"
     return None
+
+
+def _fits(value: float, scale: Scale) -> bool:
+    return 0 <= value <= 1 if scale == "unit" else isfinite(value) and abs(value) <= LARGEST_SCORE
 
 
 def right_on_both(reference: ItemScore | None, variant: ItemScore | None) -> tuple[bool, bool]:
