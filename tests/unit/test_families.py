@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,7 +15,18 @@ from quantgate.shapes import shape_of_config
 from quantgate.weightbytes import logical_parameters
 
 
-@pytest.mark.parametrize("name", [*families.COUNTED, *families.CACHE_ONLY])
+QUICK = {
+    "llama", "gpt2", "qwen2 sliding", "qwen3", "gemma2", "gemma3_text", "mistral sliding", "phi", "gpt_neox", "opt", "falcon multi-query",
+    "falcon new", "mixtral", "gpt_oss", "deepseek_v3", "gemma3n_text", "jamba",
+}  # fmt: skip
+"""A family of each kind; the others are looked at by the slow suite."""
+
+
+def marked(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", marked([*families.COUNTED, *families.CACHE_ONLY]))
 def test_cache_bytes_are_those_of_the_tensors(name: str) -> None:
     """The transformers layout gives exactly the bytes of the cache after a prompt and a decode step: ratio 1, not about 1."""
     model, config = families.build(name)
@@ -31,7 +45,7 @@ def test_half_precision_halves_all_but_the_recurrences(name: str) -> None:
     assert families.ROWS * kv_bytes_per_row(shape, families.TOKENS, 2) == measured
 
 
-@pytest.mark.parametrize("name", families.COUNTED)
+@pytest.mark.parametrize("name", marked(families.COUNTED))
 def test_parameters_are_those_of_the_model(name: str) -> None:
     """Every weight is counted, tied ones once, from config.json alone."""
     model, config = families.build(name)
