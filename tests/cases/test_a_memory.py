@@ -19,7 +19,7 @@ from quantgate.engines import transformers_weights as weights
 from quantgate.engines.transformers import TransformersEngine
 from quantgate.errors import NothingQuantized
 from quantgate.parameters import matrices_of_config
-from quantgate.quantizers.rtn import linear_layers
+from quantgate.quantizers.layers import linear_layers
 from quantgate.records import Capacity, DeviceConfig, EngineSettings, Probe, VariantEvidence
 from quantgate.stages.forecast import logits_bytes
 from quantgate.stages.report import _memory

@@ -65,7 +65,7 @@ def test_a_missing_model(chain: Chain, model: dict[str, str], what: str) -> None
 def test_a_policy_without_checks(chain: Chain) -> None:
     """A policy that demands nothing would let everything pass."""
     chain.policy(checks=[])
-    refused(chain, chain.run(), "policy.yaml:", "at least 1 item")
+    refused(chain, chain.run(), "policy.yaml:", "needs at least 1 entry")
 
 
 def test_a_policy_for_another_golden_set(chain: Chain) -> None:

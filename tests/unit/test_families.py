@@ -14,7 +14,6 @@ from quantgate.parameters import counted_families, matrices_of_config
 from quantgate.shapes import shape_of_config
 from quantgate.weightbytes import logical_parameters
 
-
 QUICK = {
     "llama", "gpt2", "qwen2 sliding", "qwen3", "gemma2", "gemma3_text", "mistral sliding", "phi", "gpt_neox", "opt", "falcon multi-query",
     "falcon new", "mixtral", "gpt_oss", "deepseek_v3", "gemma3n_text", "jamba",

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from quantgate import plugins
+from quantgate import plugins, signers
 from quantgate.errors import MissingExtra, QuantgateError, UnknownPlugin, UsageError
 
 
@@ -104,5 +104,6 @@ def test_a_signer_without_its_library_names_the_extra(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "securesystemslib.dsse", None)
     for module in ("envelope", "ed25519"):
         monkeypatch.delitem(sys.modules, f"quantgate.signers.{module}", raising=False)
+        monkeypatch.delattr(signers, module, raising=False)
     with pytest.raises(MissingExtra, match=r"needs the library '\w+'.*pip install 'quantgate\[signing\]'$"):
         plugins.load("signer", "ed25519")

@@ -12,9 +12,11 @@ import csv
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -148,7 +150,7 @@ def _quantized(plan: QuantizePlan, settings: GptqSettings, rows: list[list[int]]
     from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
 
     assert plan.base is not None
-    on_cuda = plan.device.kind == "cuda"
+    base, into, on_cuda = Path(plan.base.path).absolute(), into.absolute(), plan.device.kind == "cuda"
     asked = QuantizeConfig(
         bits=settings.bits,
         group_size=settings.group,
@@ -161,11 +163,12 @@ def _quantized(plan: QuantizePlan, settings: GptqSettings, rows: list[list[int]]
         offload_to_disk=on_cuda,
     )
     progress(0, 0, "loading the reference")
-    packer = GPTQModel.load(plan.base.path, asked, dtype="auto" if on_cuda else torch.float32)
-    packer.layer_callback = _Layers(progress, packer.model.config.get_text_config().num_hidden_layers)
-    samples = [{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows]
-    packer.quantize(samples, batch_size=BATCH_ROWS, backend=BACKEND.GPTQ_TORCH, calibration_data_min_length=1)
-    packer.save(str(into))
+    with TemporaryDirectory() as scratch, chdir(scratch):  # the library leaves a folder of logs where it stands
+        packer = GPTQModel.load(str(base), asked, dtype="auto" if on_cuda else torch.float32)
+        packer.layer_callback = _Layers(progress, packer.model.config.get_text_config().num_hidden_layers)
+        samples = [{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows]
+        packer.quantize(samples, batch_size=BATCH_ROWS, backend=BACKEND.GPTQ_TORCH, calibration_data_min_length=1)
+        packer.save(str(into))
     return _Made(packer=packer, seen=_seen(into))
 
 
