@@ -65,4 +65,6 @@ def _moved(each: FigureChange) -> str:
 def _figure(value: float | None, unit: str) -> str:
     if value is None:
         return q.UNKNOWN
+    if unit == "x":
+        return f"{q.fixed(value, 3)}x"
     return q.decimal_bytes(int(value)) if unit == "bytes" else f"{q.count(int(value))} requests" if unit == "requests" else q.per_s(value)

@@ -194,6 +194,15 @@ def _figures(before: VariantEvidence, after: VariantEvidence, first: Evidence, s
             after=_rate(after.speed, batch),
             why_not=device or _other_lengths(before.capacity, after.capacity),
         )
+        ratios = _ratio(before.speed, batch), _ratio(after.speed, batch)
+        if any(one is not None for one in ratios):
+            name = f"speed beside the reference at batch {batch}"
+            yield FigureChange(name=name, unit="x", before=ratios[0], after=ratios[1], why_not=device)
+
+
+def _ratio(run: SpeedRun | None, batch: int) -> float | None:
+    """Paired with the reference of the same run, so that an afternoon on which the machine was slow drops out."""
+    return None if run is None else run.ratio(batch)
 
 
 def _weights(one: VariantEvidence) -> int | None:
