@@ -91,7 +91,7 @@ def page(report: Report) -> Html:
     parts = [_html_table(CAPTION, _RATES, timed), _html_table(TIMES_CAPTION, _TIMES, timed)]
     if missing := _missing(report):
         parts.append(el("ul", *(el("li", line) for line in missing)))
-    return join(*parts)
+    return join(parts)
 
 
 def _html_table(caption: str, columns: Columns, timed: Sequence[tuple[str, SpeedRow]]) -> Html:

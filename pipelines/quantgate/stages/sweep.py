@@ -133,7 +133,7 @@ def why_impossible(point: SpeedPoint, variant: VariantEvidence, reference: Varia
 
 
 def predicted_s(run: SpeedRun, point: SpeedPoint, workloads: Mapping[str, Workload]) -> float | None:
-    """What a quadruple of a point will cost: the mean of those it had, else scaled from the nearest smaller one; None where nothing is known.
+    """What a quadruple of a point will cost: the mean of those it had, else scaled from another; None where nothing was timed yet.
 
     A batch of n times as many rows takes at most n times as long, and so does a workload of n times as many tokens: never too little, for
     machines on which a batch costs no more than a row too much.

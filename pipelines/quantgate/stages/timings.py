@@ -1,7 +1,7 @@
 """Timed generations -> the rows of a report: medians of raw arrival times, and the paired ratio with its interval. Pure.
 
-Each figure has a formula of its own (``records.Generation``); prefill, decode and end to end are never mixed. A generation that stopped early
-is counted and enters no figure.
+Each figure has a formula of its own (``records.Generation``); prefill, decode and end to end are never mixed. A generation that stopped
+early is counted and enters no figure.
 """
 
 from __future__ import annotations
