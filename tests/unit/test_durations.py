@@ -8,7 +8,8 @@ from quantgate.durations import seconds
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("90s", 90), ("20min", 1200), ("1h", 3600), ("1h30min", 5400), ("1 h 5 min 2 s", 3902), ("0.5min", 30), ("2H", 7200)]
+    ("text", "expected"),
+    [("90s", 90), ("20min", 1200), ("1h", 3600), ("1h30min", 5400), ("1 h 5 min 2 s", 3902), ("0.5min", 30), ("2H", 7200)],
 )
 def test_durations(text: str, expected: float) -> None:
     """Hours, minutes and seconds, alone or in this order, spaces and capitals as one likes."""

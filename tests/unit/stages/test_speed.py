@@ -107,7 +107,7 @@ def broken(**fields: Any) -> SpeedRun:
         (broken(batch_size=2, produced_tokens=128), "its generations are of other batches"),
         (broken(warmup=True), "it was a warm-up"),
         (replace(speed_run(EVEN), generations=()), "a quadruple lacks one of its generations"),
-        (speed_run(EVEN, device=replace(DEVICE, driver="550")), "not comparable: driver is None for the reference and '550' for the variant"),
+        (speed_run(EVEN, device=replace(DEVICE, driver="550")), "driver is None for the reference and '550' for the variant"),
         (speed_run(EVEN, device=replace(DEVICE, threads=2)), "not comparable: threads is 1 for the reference and 2 for the variant"),
         (speed_run(EVEN, device=replace(DEVICE, name="other")), "not comparable: the device's name is"),
     ],
