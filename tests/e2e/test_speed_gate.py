@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+import inline
 from chain import CONTROL, REFERENCE, Chain, candidate, report_of
 from quantgate import worker
 from quantgate.devices.fake import FakeDevice
 from quantgate.engines.fake import FakeSession
+from quantgate.errors import WorkerDied
 from quantgate.quantizers.fake import DEFAULTS
 from quantgate.records import CheckRule, DeviceConfig, SpeedPoint, SpeedRun, Timed, Workload
 from quantgate.stages import measure
@@ -128,6 +130,34 @@ def test_timing_goes_on_after_an_interruption(chain: Chain, monkeypatch: pytest.
     assert len(chain.runs) == 1
 
 
+def dying(monkeypatch: pytest.MonkeyPatch, batches: set[int]) -> None:
+    """The process that is to time one of these batches dies."""
+    whole = inline.InlineWorker.ask
+
+    def ask(worker: inline.InlineWorker, request: dict[str, Any], progress: Any) -> Any:
+        if request["action"] == "time" and request["batch_size"] in batches:
+            raise WorkerDied("the process was killed (signal 9)")
+        return whole(worker, request, progress)
+
+    monkeypatch.setattr(inline.InlineWorker, "ask", ask)
+
+
+def test_a_process_that_dies_at_one_batch_costs_that_batch(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told, a new process is started, and the others are timed."""
+    dying(monkeypatch, {2})
+    assert chain.run().code == 0
+    row = next(one for one in report_of(chain.last)["measurements"] if one["variant"] == "int8")
+    assert [one["batch_size"] for one in row["speed"]] == [1, 4] and len(row["speed_left_out"]) == 1
+    assert row["speed_left_out"][0]["because"].startswith("the reference lost its process at batch 2: the process was killed")
+
+
+def test_a_process_that_dies_at_every_batch_is_a_failure(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variant is given up, and what was not measured does not pass."""
+    dying(monkeypatch, {1, 2, 4})
+    done = chain.run()
+    assert done.code == 4 and "time did not finish" in " ".join(done.out.split()), done.out
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -171,4 +201,6 @@ def test_a_policy_says_what_it_asks_of_speed(chain: Chain, tmp_path: Path) -> No
     said = " ".join(chain.cli("policy", "explain", path).out.split())
     assert "it is shown to decode at least at 0.95x the reference's speed, each at its own batch ceiling" in said
     assert "the 99th percentile of its waits between tokens is shown to be at most 1.2x the reference's, both at batch 8" in said
+    assert "speed_ratio/ceiling: quadruples after which a variant that loses nothing passes with probability 0.8:" in said
+    assert "runs vary by 1 %: 4 - runs vary by 2 %: 4 - runs vary by 3 %: 6 - runs vary by 5 %: 14 - runs vary by 10 %: 49" in said
 

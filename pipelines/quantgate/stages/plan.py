@@ -22,6 +22,7 @@ from quantgate.stages.early import large_enough, look_sizes
 from quantgate.stages.quadruples import KINDS
 from quantgate.stages.quadruples import check_name as speed_check_name
 from quantgate.stages.quality import part_of, slice_names
+from quantgate.stages.speed import speed_needs
 from quantgate.stats.power import items_needed, items_without_a_flip, largest_flip_rate, power, smallest_margin
 from quantgate.stats.sequential import planned_looks, simulated_stops
 
@@ -191,6 +192,7 @@ def explain(policy: Policy, golden_sets: Sequence[GoldenReference], candidates: 
         *paragraphs(policy, candidates),
         *([shares] if asked else []),
         *(_resolved(question, resolution(question, policy), policy) for question in asked),
+        *speed_needs(policy),
     )
 
 

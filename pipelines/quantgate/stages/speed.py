@@ -15,16 +15,28 @@ from dataclasses import dataclass
 from math import exp, isfinite, log
 
 from quantgate.records import MAIN, Check, CheckRule, Policy, SpeedPoint, SpeedRun, VariantEvidence
+from quantgate.render.policy import Paragraph
 from quantgate.render.quantities import Towards, check_limit, count, fixed, level_percent, percent
 from quantgate.stages.deciding import known
 from quantgate.stages.quadruples import KINDS, check_name, losses, other_machine, point_of
 from quantgate.stages.subject import Subject
 from quantgate.stats.inputs import exact
 from quantgate.stats.noninferiority import Decision
-from quantgate.stats.speed import SMALLEST_DEVIATION, decide, deviation, interval, look_sizes, looks, units_needed
+from quantgate.stats.speed import (
+    LEAST,
+    SMALLEST_DEVIATION,
+    asked_for,
+    decide,
+    deviation,
+    interval,
+    look_sizes,
+    looks,
+    units_needed,
+)
 
 OLD_LOOKS = look_sizes(32)
 """For evidence that does not say which looks were planned."""
+EXPLAINED_CVS = (0.01, 0.02, 0.03, 0.05, 0.10)
 HOPELESS_FROM, HOPELESS_TIMES = 6, 3
 """From so many quadruples on, a check that would need so many times the planned ones is not timed any further."""
 
@@ -165,6 +177,22 @@ def _varies_too_much(found: tuple[float, ...] | str, margin: float | None, run: 
     gain = min(0.0, sum(found) / len(found)) if margin <= 0 else 0.0
     needed = units_needed(deviation=spread, margin=margin, true_loss=gain, alpha=level)
     return needed is None or needed > HOPELESS_TIMES * run.looks[-1]
+
+
+def speed_needs(policy: Policy) -> Iterator[Paragraph]:
+    """For each speed rule with a margin to lose: how many quadruples it is expected to take, by how much single runs vary."""
+    for rule in rules_of(policy):
+        if (margin := margin_of(rule)) is None or margin <= 0:
+            continue
+        needed = [asked_for(cv=cv, margin=margin, alpha=policy.alpha, power=policy.power) for cv in EXPLAINED_CVS]
+        lines = [
+            f"runs vary by {percent(cv)}: {'no feasible number' if one is None else count(max(LEAST, one))}"
+            for cv, one in zip(EXPLAINED_CVS, needed, strict=True)
+        ]
+        yield Paragraph(
+            sentence=f"{check_name(rule)}: quadruples after which a variant that loses nothing passes with probability {policy.power:g}:",
+            lines=tuple(lines),
+        )
 
 
 # ---------------------------------------------------------------------------------------------- the noise floor
