@@ -1587,6 +1587,9 @@ class FigureChange:
     before: float | None
     after: float | None
     why_not: str | None = None
+    before_bounds: tuple[float, float] | None = None
+    """Lower and upper one-sided bound; None where the figure has none."""
+    after_bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
