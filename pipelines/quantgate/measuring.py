@@ -48,7 +48,7 @@ from quantgate.stages.interleave import ORDER, Hands, Job, Who, interleave
 from quantgate.stages.plan import first_level
 from quantgate.stages.quadruples import confirmed
 from quantgate.stages.speed import rules_of
-from quantgate.stats.speed import LEAST, look_sizes
+from quantgate.stats.speed import look_sizes
 from quantgate.texts import Texts
 
 SEED = 20240229
@@ -579,39 +579,46 @@ def _time_all(work: Run) -> None:
 def _time(work: Run, reference: Variant, variant: Variant, budget_s: float | None) -> None:
     """Quadruples R V V R, kept one by one: an interrupted run goes on where it was."""
     base, one, config = work.evidence[reference.name], work.evidence[variant.name], work.config
-    workloads = (config.workload, *config.workloads)
-    rules, sizes = rules_of(config.policy), look_sizes(config.timing.most_quadruples)
-    wanted = sweep.targets(one, base, workloads, rules, (config.timing, max(LEAST, config.workload.quadruples)))
-    by_name = {each.name: each for each in workloads}
-    beyond = {each.point: sweep.why_impossible(each.point, one, base, by_name[each.point.workload]) for each in wanted}
-    name = f"variants/{variant.name}/speed"
-    key = _key(work, run=work.info.run_id, artifact=one.artifact, base=base.artifact, targets=wanted, workloads=workloads, looks=sizes)
-    kept = rundir.get(work.folder / f"{name}.json", kind="speed", key=key, record=SpeedRun)
-    started = SpeedRun(variant=variant.name, generations=(), order=" ".join(who[0].upper() for who in ORDER), looks=sizes)
-    so_far = replace(kept or started, left_out=tuple(LeftOut(point=at, because=why) for at, why in beyond.items() if why is not None))
+    sizes = look_sizes(config.timing.most_quadruples)
+    job = _job(work, base, one, budget_s)
+    name, workloads = f"variants/{variant.name}/speed", tuple(job.workloads.values())
+    key = _key(work, run=work.info.run_id, artifact=one.artifact, base=base.artifact, targets=job.targets, workloads=workloads, looks=sizes)
 
     def keep(run: SpeedRun) -> None:
         work.shelf.keep(name, kind="speed", key=key, record=run, share=False)
         work.evidence[variant.name] = replace(work.evidence[variant.name], speed=run)
 
-    if kept is None or not kept.complete:
+    done = rundir.get(work.folder / f"{name}.json", kind="speed", key=key, record=SpeedRun)
+    if done is None or not done.complete:
+        started = SpeedRun(variant=variant.name, generations=(), order=" ".join(who[0].upper() for who in ORDER), looks=sizes)
         with ExitStack() as stack:
             pair = _Pair(work, stack, {"reference": reference, "variant": variant})
             hands = Hands(time_one=pair.time_one, keep=keep, clock=_clock(work), progress=pair.tell)
-            job = Job(
-                targets=wanted,
-                workloads=by_name,
-                level=first_level(config.policy, len(config.candidates)),
-                budget_s=budget_s,
-                opening_s=sum(each.loaded.load_s for each in (base, one) if each.loaded is not None),
-            )
-            done = interleave(job, so_far, hands)
+            done = interleave(job, replace(done or started, left_out=_beyond(job, one, base)), hands)
         done = replace(done, device=pair.devices.get("variant"), partner_device=pair.devices.get("reference"))
-    else:
-        done = kept
     keep(done)
     earlier = () if base.speed is None else base.speed.generations
     work.evidence[reference.name] = replace(base, speed=SpeedRun(variant=reference.name, generations=(*earlier, *done.partner)))
+
+
+def _job(work: Run, base: VariantEvidence, one: VariantEvidence, budget_s: float | None) -> Job:
+    config = work.config
+    workloads = (config.workload, *config.workloads)
+    sizes = look_sizes(config.timing.most_quadruples)
+    first_look = next((size for size in sizes if size >= config.workload.quadruples), sizes[-1])
+    return Job(
+        targets=sweep.targets(one, base, workloads, rules_of(config.policy), (config.timing, first_look)),
+        workloads={each.name: each for each in workloads},
+        level=first_level(config.policy, len(config.candidates)),
+        budget_s=budget_s,
+        opening_s=sum(each.loaded.load_s for each in (base, one) if each.loaded is not None),
+    )
+
+
+def _beyond(job: Job, one: VariantEvidence, base: VariantEvidence) -> tuple[LeftOut, ...]:
+    """Points that a policy asks for and that do not fit."""
+    found = {each.point: sweep.why_impossible(each.point, one, base, job.workloads[each.point.workload]) for each in job.targets}
+    return tuple(LeftOut(point=point, because=why) for point, why in found.items() if why is not None)
 
 
 def _clock(work: Run) -> Callable[[], float]:

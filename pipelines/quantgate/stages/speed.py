@@ -134,6 +134,8 @@ def _question(rule: CheckRule, subject: Subject) -> SpeedQuestion:
     run, point = subject.variant.speed, point_of(rule, subject.variant, subject.reference)
     if run is None:
         return SpeedQuestion(rule=rule, why_not="its speed was not measured")
+    if not run.complete:
+        return SpeedQuestion(rule=rule, why_not="its timing did not come to its end")
     if point is None:
         return SpeedQuestion(rule=rule, why_not="its batch ceiling or the reference's is not confirmed")
     if (reason := other_machine(subject.variant, subject.reference)) is not None:

@@ -99,6 +99,7 @@ def broken(**fields: Any) -> SpeedRun:
     [
         (None, "its speed was not measured"),
         (speed_run(()), "batch 1: it was not timed there"),
+        (speed_run(EVEN, complete=False), "its timing did not come to its end"),
         (speed_run((), left_out=(LeftOut(point=SpeedPoint(batch_size=1, reference_batch=1), because="no time"),)), "batch 1: no time"),
         (broken(produced_tokens=60), "is no speed: it stopped early: 60 of 64 tokens were produced"),
         (broken(step_s=(0.1, float("nan"), 0.3)), "is no speed: its times are no rising row of finite seconds"),
