@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,10 +21,11 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from quantgate import plugins
+from quantgate import durations, plugins
 from quantgate.errors import ConfigError, UnknownPlugin
 from quantgate.names import check_alias
 from quantgate.records import (
+    MAIN,
     NEVER_WAIVED,
     BatchPlan,
     Better,
@@ -41,6 +42,7 @@ from quantgate.records import (
     Scalar,
     Sequential,
     Tier,
+    TimingConfig,
     Variant,
     Waiver,
     Workload,
@@ -67,6 +69,9 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
     "freed_share": ("minimum",),
     "share_quantized": ("minimum",),
     "ceiling_ratio": ("minimum",),
+    "min_speed_ratio": ("minimum",),
+    "max_ttft_ratio": ("maximum",),
+    "max_itl_p99_ratio": ("maximum",),
     "kl_mean": ("maximum",),
     "kl_p99": ("maximum",),
     "kl_p999": ("maximum",),
@@ -75,6 +80,7 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
 }
 """What each kind of check must give, and nothing else of these."""
 FOR_QUALITY = ("slice", "scale", "better")
+FOR_SPEED = ("min_speed_ratio", "max_ttft_ratio", "max_itl_p99_ratio")
 TESTED = ("quality", "perplexity_ratio")
 """Kinds that are decided by a test, and can let a variant pass."""
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -110,6 +116,9 @@ class RunConfig:
     alias: str
     provenance: Literal["machine", "fixed"]
     run_id: str | None
+    workloads: tuple[Workload, ...] = ()
+    """Further lengths at which speed is measured."""
+    timing: TimingConfig = field(default_factory=TimingConfig)
 
     @property
     def reference(self) -> Variant:
@@ -186,6 +195,23 @@ class _Workload(_Section):
     quadruples: Count = 1
 
 
+class _OtherWorkload(_Section):
+    """Further lengths at which speed is measured; the ceiling is that of ``workload``."""
+
+    name: Annotated[str, Field(pattern=NAME)]
+    prompt_tokens: Count
+    output_tokens: Annotated[int, Field(ge=2)]
+    batch_sizes: Annotated[list[Count], Field(min_length=1)] = [1]
+
+
+class _Timing(_Section):
+    """How much time speed may take."""
+
+    budget: str | int | float = "20min"
+    most_quadruples: Annotated[int, Field(ge=4, le=1000)] = 32
+    sweep: bool = True
+
+
 class _Scoring(_Section):
     token_budget: Count = 2048
     max_rows: Count = 16
@@ -260,6 +286,8 @@ class _Run(_Section):
     golden_sets: Annotated[list[str | _Source], Field(min_length=1)]
     policy: str
     workload: _Workload = _Workload()
+    workloads: list[_OtherWorkload] = []
+    timing: _Timing = _Timing()
     scoring: _Scoring = _Scoring()
     calibration: _Calibration | None = None
     divergence: _Divergence | None = None
@@ -293,7 +321,7 @@ class _Check(_Section):
         Literal[
             "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "kl_p999",
             "rms_probability_change", "top1_agreement",
-            "perplexity_ratio",
+            "perplexity_ratio", "min_speed_ratio", "max_ttft_ratio", "max_itl_p99_ratio",
         ],
         _said("What is asked. Only quality and perplexity_ratio can let a variant pass; the others can block one."),
     ]  # fmt: skip
@@ -316,6 +344,13 @@ class _Check(_Section):
     ] = None
     minimum: Annotated[Limit | None, _said("The smallest figure that passes; shares are written 0.25 for 25 %.")] = None
     maximum: Annotated[Limit | None, _said("The largest figure that passes; divergence in nats a token, perplexity as a ratio.")] = None
+    at: Annotated[
+        Count | Literal["ceiling"] | None,
+        _said("speed: the batch at which both are timed, or ceiling for each one's own largest; left out: batch 1."),
+    ] = None
+    workload: Annotated[
+        Annotated[str, Field(pattern=NAME)] | None, _said("speed: name of one of the run's workloads; left out: its own workload.")
+    ] = None
 
 
 class _Waiver(_Section):
@@ -412,6 +447,7 @@ def load_run(path: Path) -> RunConfig:
     policy = load_policy(policy_path)
     _check_chances(raw, policy, policy_path)
     _check_candidates(raw, policy, policy_path)
+    _check_workloads(raw, document, policy, policy_path)
     return RunConfig(
         path=path.resolve(),
         model=_model_source(raw.model, base),
@@ -423,6 +459,8 @@ def load_run(path: Path) -> RunConfig:
         policy_path=policy_path,
         policy=policy,
         workload=Workload(**{**raw.workload.model_dump(), "batch_sizes": tuple(sorted(set(raw.workload.batch_sizes)))}),
+        workloads=tuple(_other_workload(one, raw.workload) for one in raw.workloads),
+        timing=_timing(raw.timing, document),
         batch_plan=BatchPlan(**raw.scoring.model_dump()),
         divergence=None if raw.divergence is None else _divergence(raw.divergence, base, document),
         out=_resolve(base, raw.out),
@@ -493,7 +531,8 @@ def policy_schema_text() -> str:
 
 def _rule(raw: _Check) -> CheckRule:
     given = [raw.slice] if isinstance(raw.slice, str) else raw.slice or []
-    return CheckRule(**raw.model_dump(exclude={"slice"}), slices=tuple(given))
+    at = (raw.at or 1) if raw.kind in FOR_SPEED else None
+    return CheckRule(**raw.model_dump(exclude={"slice", "at", "workload"}), slices=tuple(given), at=at, workload=raw.workload or MAIN)
 
 
 def uncorrected(policy: Policy, chances: int) -> bool:
@@ -566,6 +605,25 @@ def _device(raw: _Device, document: _Document) -> DeviceConfig:
         index=raw.index,
         uuid=raw.uuid,
         memory_budget_bytes=None if raw.memory_budget is None else _size_bytes(raw.memory_budget, document, ("device", "memory_budget")),
+    )
+
+
+def _timing(raw: _Timing, document: _Document) -> TimingConfig:
+    try:
+        budget_s = durations.seconds(raw.budget)
+    except ValueError as error:
+        raise document.error(("timing", "budget"), f"timing.budget: {error}") from error
+    return TimingConfig(budget_s=budget_s, most_quadruples=raw.most_quadruples, sweep=raw.sweep)
+
+
+def _other_workload(raw: _OtherWorkload, main: _Workload) -> Workload:
+    return Workload(
+        name=raw.name,
+        prompt_tokens=raw.prompt_tokens,
+        output_tokens=raw.output_tokens,
+        batch_sizes=tuple(sorted(set(raw.batch_sizes))),
+        max_batch=main.max_batch,
+        warmups=main.warmups,
     )
 
 
@@ -783,6 +841,20 @@ def _check_candidates(raw: _Run, policy: Policy, path: Path) -> None:
             raise policy_error(path, ("waivers", index, "variant"), what)
 
 
+def _check_workloads(raw: _Run, document: _Document, policy: Policy, path: Path) -> None:
+    """Each workload has a name of its own, and those that a policy names are there."""
+    names = [MAIN, *(one.name for one in raw.workloads)]
+    for index, one in enumerate(raw.workloads):
+        if one.name in names[: index + 1]:
+            who = "the run's own workload" if one.name == MAIN else "another workload"
+            what = f"{who} has the name '{one.name}' already; give this one another"
+            raise document.error(("workloads", index, "name"), what)
+    for index, rule in enumerate(policy.checks):
+        if rule.workload not in names:
+            what = f"the run has no workload '{rule.workload}': {_nearest(rule.workload, names)}"
+            raise policy_error(path, ("checks", index, "workload"), what)
+
+
 def _nearest(name: str, known: list[str]) -> str:
     nearest = get_close_matches(name, known, n=1)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
@@ -840,6 +912,7 @@ def _check_limits(check: _Check, document: _Document, index: int) -> None:
     for key in FOR_QUALITY:
         if check.kind != "quality" and getattr(check, key) is not None:
             raise document.error(("checks", index, key), f"'{key}' is for checks of kind quality; found {check.kind}")
+    _check_speed(check, document, index)
     if check.kind not in TESTED and check.minimum_items is not None:
         raise document.error(("checks", index, "minimum_items"), f"'minimum_items' is for checks of kind quality; found {check.kind}")
     if check.margin is not None and check.margin >= 1 and check.scale is None:
@@ -864,6 +937,23 @@ def _check_limits(check: _Check, document: _Document, index: int) -> None:
         raise document.error(
             ("checks", index, "minimum"), f"the minimum {check.minimum:g} lies above the maximum {check.maximum:g}"
         )
+
+
+def _check_speed(check: _Check, document: _Document, index: int) -> None:
+    """Where speed is checked, and limits that have a logarithm."""
+    for key in ("at", "workload"):
+        if check.kind not in FOR_SPEED and getattr(check, key) is not None:
+            raise document.error(("checks", index, key), f"'{key}' is for checks on speed ({', '.join(FOR_SPEED)}); found {check.kind}")
+    if check.kind not in FOR_SPEED:
+        return
+    if check.golden_set != "*":
+        raise document.error(("checks", index, "golden_set"), "speed is not measured on golden sets; leave 'golden_set' out")
+    if check.at == "ceiling" and check.workload not in (None, MAIN):
+        what = "a ceiling is confirmed at the lengths of the run's own workload only; name a batch for another workload"
+        raise document.error(("checks", index, "at"), what)
+    for key in ("minimum", "maximum"):
+        if getattr(check, key) == 0:
+            raise document.error(("checks", index, key), f"{key}: a ratio must be greater than 0; 0.95 is 5 % slower at most, found 0")
 
 
 def _check_share(check: _Check, document: _Document, index: int) -> None:

@@ -17,33 +17,44 @@ from typing import Any, TypeVar
 
 from quantgate import golden, provenance, rundir
 from quantgate.config import RunConfig
-from quantgate.errors import MeasureError, RunFolderError, UsageError, WorkerFailed
+from quantgate.errors import MeasureError, RunFolderError, UsageError, WorkerDied, WorkerFailed
 from quantgate.ports import Display, Executor, Worker
 from quantgate.records import (
     Artifact,
     BatchPlan,
     CanaryReading,
     Capacity,
+    DeviceInfo,
     Distributions,
     DivergenceConfig,
     Failure,
     Fingerprint,
-    Generation,
     GoldenSet,
     KLStatistics,
+    LeftOut,
     Opened,
     RunInfo,
     ScoreSheet,
+    SpeedPoint,
     SpeedRun,
     TextReading,
+    Timed,
     Variant,
     VariantEvidence,
+    Workload,
 )
-from quantgate.stages import canary, diverge, early, stopping
+from quantgate.stages import canary, diverge, early, stopping, sweep
+from quantgate.stages.interleave import ORDER, Hands, Job, Who, interleave
+from quantgate.stages.plan import first_level
+from quantgate.stages.quadruples import confirmed
+from quantgate.stages.speed import rules_of
+from quantgate.stats.speed import look_sizes
 from quantgate.texts import Texts
 
 SEED = 20240229
 IDENTITY_ROWS_DIVISOR = 4
+MOST_DEATHS = 2
+"""Processes that may die while a variant is timed, before the variant is given up."""
 T = TypeVar("T")
 
 
@@ -84,16 +95,12 @@ def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...
         for one in config.variants
         for stage in ("load", *(["capacity"] * _is_filled(one)), *(canaries * _is_filled(one)), *scored)
     ]
-    timed = ["time" for one in config.variants if _is_timed(one) and one.role != "reference"]
-    return ("quantize",) * len(config.variants) + (*each, *timed)
+    return ("quantize",) * len(config.variants) + (*each, *["time"] * len(_timed(config)))
 
 
 def _is_filled(variant: Variant) -> bool:
-    """Controls are scored and nothing else, and so is a variant of which only its quality is asked."""
+    """Controls are scored, and so is a variant of which only its quality is asked."""
     return variant.role in ("reference", "candidate") and variant.measure == "all"
-
-
-_is_timed = _is_filled
 
 
 def measure_all(work: Run) -> None:
@@ -548,52 +555,107 @@ def _budget(work: Run, variant: Variant) -> int:
 # ---------------------------------------------------------------------------------------------- timing
 
 
+def _timed(config: RunConfig) -> list[Variant]:
+    """Candidates that are measured in full, then, where a policy checks speed, the identity control: the reference against itself."""
+    controls = [one for one in config.variants if one.role == "identity"] if rules_of(config.policy) else []
+    return [*(one for one in config.variants if one.role == "candidate" and _is_filled(one)), *controls]
+
+
 def _time_all(work: Run) -> None:
-    """Reference and variant in turn, each in its own process, one working at a time."""
-    reference = work.config.reference
-    for variant in work.config.variants:
-        one = work.evidence[variant.name]
-        if not _is_timed(variant) or variant.role == "reference" or one.capacity is None or not one.capacity.confirmed:
-            continue
+    """Reference and variant in turn, each in its own process, one working at a time; each variant has its share of the budget."""
+    reference, left_s = work.config.reference, work.config.timing.budget_s
+    variants = [one for one in _timed(work.config) if _ceiling(work, reference if one.role == "identity" else one)]
+    for place, variant in enumerate(variants if _ceiling(work, reference) else []):
+        share_s, started_s = None if left_s is None else left_s / (len(variants) - place), work.display.now_s()
         with _failures(work, variant, "time"):
             work.display.step(variant.name, "time")
-            _time(work, reference, variant)
+            _time(work, reference, variant, share_s)
             work.display.step_done(reused=False)
+        done = work.evidence[variant.name].speed
+        spent_s = max(work.display.now_s() - started_s, 0.0 if done is None else done.seconds)
+        left_s = None if left_s is None else max(0.0, left_s - spent_s)
 
 
-def _time(work: Run, reference: Variant, variant: Variant) -> None:
-    """Blocks R V V R. The reference's own ceiling is timed beside the first variant only."""
-    name = f"variants/{variant.name}/speed"
-    shared = [one for one in work.config.workload.batch_sizes if one <= min(_ceiling(work, reference), _ceiling(work, variant))]
-    sizes = {variant.name: sorted({*shared, _ceiling(work, variant)}), reference.name: list(shared)}
-    if work.evidence[reference.name].speed is None and _ceiling(work, reference):
-        sizes[reference.name] = sorted({*shared, _ceiling(work, reference)})
-    key = _key(work, run=work.info.run_id, artifact=work.evidence[variant.name].artifact, sizes=sizes, workload=work.config.workload)
-    kept = rundir.get(work.folder / f"{name}.json", kind="speed", key=key, record=SpeedRun)
-    done = kept if kept is not None else _blocks(work, reference, variant, sizes)
-    work.shelf.keep(name, kind="speed", key=key, record=done, share=False)
-    work.evidence[variant.name] = replace(work.evidence[variant.name], speed=done)
-    base = work.evidence[reference.name]
+def _time(work: Run, reference: Variant, variant: Variant, budget_s: float | None) -> None:
+    """Quadruples R V V R, kept one by one: an interrupted run goes on where it was."""
+    base, one, config = work.evidence[reference.name], work.evidence[variant.name], work.config
+    sizes = look_sizes(config.timing.most_quadruples)
+    job = _job(work, base, one, budget_s)
+    name, workloads = f"variants/{variant.name}/speed", tuple(job.workloads.values())
+    key = _key(work, run=work.info.run_id, artifact=one.artifact, base=base.artifact, targets=job.targets, workloads=workloads, looks=sizes)
+
+    def keep(run: SpeedRun) -> None:
+        work.shelf.keep(name, kind="speed", key=key, record=run, share=False)
+        work.evidence[variant.name] = replace(work.evidence[variant.name], speed=run)
+
+    done = rundir.get(work.folder / f"{name}.json", kind="speed", key=key, record=SpeedRun)
+    if done is None or not done.complete:
+        started = SpeedRun(variant=variant.name, generations=(), order=" ".join(who[0].upper() for who in ORDER), looks=sizes)
+        with ExitStack() as stack:
+            pair = _Pair(work, stack, {"reference": reference, "variant": variant})
+            hands = Hands(time_one=pair.time_one, keep=keep, clock=_clock(work), progress=pair.tell)
+            done = interleave(job, replace(done or started, left_out=_beyond(job, one, base)), hands)
+        done = replace(done, device=pair.devices.get("variant"), partner_device=pair.devices.get("reference"))
+    keep(done)
     earlier = () if base.speed is None else base.speed.generations
     work.evidence[reference.name] = replace(base, speed=SpeedRun(variant=reference.name, generations=(*earlier, *done.partner)))
 
 
+def _job(work: Run, base: VariantEvidence, one: VariantEvidence, budget_s: float | None) -> Job:
+    config = work.config
+    workloads = (config.workload, *config.workloads)
+    sizes = look_sizes(config.timing.most_quadruples)
+    first_look = next((size for size in sizes if size >= config.workload.quadruples), sizes[-1])
+    return Job(
+        targets=sweep.targets(one, base, workloads, rules_of(config.policy), (config.timing, first_look)),
+        workloads={each.name: each for each in workloads},
+        level=first_level(config.policy, len(config.candidates)),
+        budget_s=budget_s,
+        opening_s=sum(each.loaded.load_s for each in (base, one) if each.loaded is not None),
+    )
+
+
+def _beyond(job: Job, one: VariantEvidence, base: VariantEvidence) -> tuple[LeftOut, ...]:
+    """Points that a policy asks for and that do not fit."""
+    found = {each.point: sweep.why_impossible(each.point, one, base, job.workloads[each.point.workload]) for each in job.targets}
+    return tuple(LeftOut(point=point, because=why) for point, why in found.items() if why is not None)
+
+
+def _clock(work: Run) -> Callable[[], float]:
+    """The run's clock; under ``provenance: fixed`` one that stands still, so that only what devices say of their time counts."""
+    return (lambda: 0.0) if work.config.provenance == "fixed" else work.display.now_s
+
+
 def _ceiling(work: Run, variant: Variant) -> int:
-    capacity = work.evidence[variant.name].capacity
-    return 0 if capacity is None or capacity.confirmed is None else capacity.confirmed
+    return confirmed(work.evidence[variant.name])
 
 
-def _blocks(work: Run, reference: Variant, variant: Variant, sizes: dict[str, list[int]]) -> SpeedRun:
-    with ExitStack() as stack:
-        workers = {one.name: _Lazy(work, one, stack) for one in (reference, variant)}
-        for one in workers.values():
-            one.open()
-        taken: dict[str, list[Generation]] = {name: [] for name in workers}
-        for _ in range(work.config.workload.quadruples):
-            for name in (reference.name, variant.name, variant.name, reference.name):
-                warmups = 0 if taken[name] else work.config.workload.warmups
-                values = {"workload": work.config.workload, "batch_sizes": sizes[name], "warmups": warmups, "seed": SEED}
-                taken[name] += workers[name].ask("time", tuple[Generation, ...], **values)
-    order = " ".join(["R V V R"] * work.config.workload.quadruples)
-    generations, partner = tuple(taken[variant.name]), tuple(taken[reference.name])
-    return SpeedRun(variant=variant.name, generations=generations, partner=partner, order=order)
+class _Pair:
+    """Two processes that are timed against each other, each started and opened when first needed."""
+
+    def __init__(self, work: Run, stack: ExitStack, variants: dict[Who, Variant]) -> None:
+        self._work, self._stack, self._variants = work, stack, variants
+        self._workers = {who: _Lazy(work, one, stack) for who, one in variants.items()}
+        self._warm: set[tuple[Who, str, int]] = set()
+        self._deaths = 0
+        self.devices: dict[Who, DeviceInfo] = {}
+
+    def tell(self, point: SpeedPoint, number: int) -> None:
+        self._work.display.progress(0, 0, f"timing {point.at}, quadruple {number}")
+
+    def time_one(self, who: Who, workload: Workload, batch: int, limit_s: float | None) -> Timed:
+        """One batch; warmed up the first time it runs in its process. A process that dies is told and started again, a few times."""
+        place = (who, workload.name, batch)
+        values = {"workload": workload, "batch_size": batch, "warmups": 0 if place in self._warm else workload.warmups, "seed": SEED}
+        try:
+            self.devices[who] = self._workers[who].open().device
+            found = self._workers[who].ask("time", Timed, limit_s=limit_s, **values)
+        except WorkerDied as error:
+            self._deaths += 1
+            if self._deaths > MOST_DEATHS:
+                raise
+            self._workers[who] = _Lazy(self._work, self._variants[who], self._stack)
+            self._warm = {one for one in self._warm if one[0] != who}
+            return Timed(generations=(), outcome="died", seconds=0.0, why_not=str(error))
+        self._warm.add(place)
+        return found

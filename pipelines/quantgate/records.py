@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from math import exp, fsum
+from math import exp, fsum, isfinite
 from pathlib import PurePath
 from statistics import geometric_mean, median
 from typing import Literal, TypeAlias
@@ -27,6 +27,9 @@ LimitedBy: TypeAlias = Literal["memory", "engine", "search cap", "time"]
 Scale: TypeAlias = Literal["binary", "unit", "unbounded"]
 """What scores are: right or wrong (1 or 0), graded in [0, 1], any finite number."""
 Better: TypeAlias = Literal["higher", "lower"]
+TimedOutcome: TypeAlias = Literal["timed", "out of memory", "out of time", "died"]
+MAIN = "main"
+"""Name of the run's own workload, at whose lengths the batch ceiling is confirmed."""
 
 
 # ---------------------------------------------------------------------------------------------- what is asked for
@@ -105,7 +108,20 @@ class Workload:
     fill_repeats: int = 3
     warmups: int = 1
     quadruples: int = 1
-    """Blocks reference, variant, variant, reference, each block one generation at every batch size."""
+    """Quadruples reference, variant, variant, reference at each of the batch sizes and at the ceilings; a policy may ask for more."""
+    name: str = MAIN
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimingConfig:
+    """How much is timed."""
+
+    budget_s: float | None = 1200.0
+    """For all timing of a run, shared evenly by the variants still to come; None: no limit."""
+    most_quadruples: int = 32
+    """Where a policy's check on speed stays open: up to so many."""
+    sweep: bool = True
+    """Time batch sizes 1, 2, 4, ... up to each one's ceiling besides those asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -798,11 +814,28 @@ class Generation:
     """Tokens of all rows, up to and including each row's first end of sequence."""
     step_s: tuple[float, ...]
     warmup: bool = False
+    workload: str = MAIN
 
     @property
     def ttft_s(self) -> float | None:
         """Time to first token, prefill included."""
         return self.step_s[0] if self.step_s else None
+
+    @property
+    def itl_s(self) -> tuple[float, ...]:
+        """Inter-token latencies: the time between one step's arrival and the next; empty for one token or none."""
+        return tuple(after - before for before, after in zip(self.step_s, self.step_s[1:], strict=False))
+
+    @property
+    def prefill_tokens_per_s(self) -> float | None:
+        """Prompt tokens of all rows over the time to first token; None without a step."""
+        first = self.ttft_s
+        return self.batch_size * self.prompt_tokens / first if first else None
+
+    @property
+    def end_to_end_tokens_per_s(self) -> float | None:
+        """Produced tokens of all rows over the whole wall time, prefill included; None without a step."""
+        return self.produced_tokens / self.step_s[-1] if self.step_s and self.step_s[-1] > 0 else None
 
     @property
     def tpot_s(self) -> float | None:
@@ -824,26 +857,106 @@ class Generation:
         """The rows produced fewer tokens than were asked for."""
         return self.produced_tokens < self.batch_size * self.output_tokens
 
+    @property
+    def why_no_speed(self) -> str | None:
+        """Why its times are no speed: it did not produce the length it was to, or its clock did not run forward; None where they are."""
+        if self.early_stop:
+            return f"it stopped early: {self.produced_tokens} of {self.batch_size * self.output_tokens} tokens were produced"
+        if not self.step_s or not all(isfinite(one) for one in self.step_s) or self.step_s[0] <= 0 or min(self.itl_s, default=0.0) < 0:
+            return "its times are no rising row of finite seconds"
+        return None
+
 
 def decode_rates(generations: Iterable[Generation], batch_size: int) -> list[float]:
-    """Decode tokens per second of each timed generation at one batch size, warm-ups left out."""
-    chosen = [one for one in generations if one.batch_size == batch_size and not one.warmup]
-    return [rate for one in chosen if (rate := one.output_tokens_per_s) is not None]
+    """Decode tokens per second of each generation of the run's own workload at one batch size.
+
+    Warm-ups are left out, and so is what is no speed: a generation that stopped early would be averaged in silently.
+    """
+    chosen = [one for one in generations if one.batch_size == batch_size and one.workload == MAIN and not one.warmup]
+    return [rate for one in chosen if one.why_no_speed is None and (rate := one.output_tokens_per_s) is not None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeedPoint:
+    """What is timed against what: a batch of the variant beside one of the reference, at a workload's lengths."""
+
+    batch_size: int
+    reference_batch: int | None
+    """Another batch where each side runs at its own ceiling; None where the variant is timed alone, above the reference's ceiling."""
+    workload: str = MAIN
+
+    @property
+    def at(self) -> str:
+        """Where it is, in words."""
+        where = f"batch {self.batch_size}"
+        if self.reference_batch is not None and self.reference_batch != self.batch_size:
+            where += f" (the reference's at {self.reference_batch})"
+        return where if self.workload == MAIN else f"{where} of {self.workload}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timed:
+    """What a worker answers to one request to time a batch."""
+
+    generations: tuple[Generation, ...]
+    """Warm-ups first; empty unless it was timed."""
+    outcome: TimedOutcome
+    seconds: float
+    """By the device's clock, warm-ups included."""
+    why_not: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quadruple:
+    """Reference, variant, variant, reference at one point, timed one after the other: the unit of what is shown about speed."""
+
+    point: SpeedPoint
+    variant: tuple[int, int]
+    """Places in the run's ``generations``."""
+    reference: tuple[int, int] | None
+    """Places in ``partner``; None where the variant was timed alone."""
+    seconds: float = 0.0
+    """What it cost, warm-ups included."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """A point that was not timed, or not as often as was asked for, and why."""
+
+    point: SpeedPoint
+    because: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpeedRun:
-    """The timed generations of one variant; ``partner`` holds the reference's of the same interleaved blocks."""
+    """The timed generations of one variant; ``partner`` holds the reference's of the same quadruples."""
 
     variant: str
     generations: tuple[Generation, ...]
     partner: tuple[Generation, ...] = ()
     order: str = ""
-    """The order of blocks, for example ``R V V R``."""
+    """The order inside a quadruple, for example ``R V V R``."""
+    quadruples: tuple[Quadruple, ...] = ()
+    """In the order they were timed; empty in runs of earlier versions."""
+    left_out: tuple[LeftOut, ...] = ()
+    looks: tuple[int, ...] = ()
+    """Numbers of quadruples at which a check was to look, fixed beforehand."""
+    complete: bool = True
+    """False in what is kept while timing goes on."""
+    seconds: float = 0.0
+    """What it took by the run's clock."""
+    device: DeviceInfo | None = None
+    """As the variant's own process found it."""
+    partner_device: DeviceInfo | None = None
+    """As the reference's process found it."""
 
     def rates(self, batch_size: int) -> list[float]:
-        """Decode tokens per second of each timed generation at one batch size, warm-ups left out."""
+        """Decode tokens per second of each timed generation at one batch size of the run's own workload, warm-ups left out."""
         return decode_rates(self.generations, batch_size)
+
+    def at(self, point: SpeedPoint) -> tuple[Quadruple, ...]:
+        """The quadruples of a point, in the order they were timed."""
+        return tuple(one for one in self.quadruples if one.point == point)
 
     def ratio(self, batch_size: int) -> float | None:
         """Geometric mean of the variant's rates over that of the reference in the same blocks; None where not paired."""
@@ -1026,7 +1139,7 @@ class CheckRule:
     """One demand of a policy.
 
     ``kind``: quality, perplexity_ratio, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99, kl_p999,
-    rms_probability_change or top1_agreement.
+    rms_probability_change, top1_agreement, min_speed_ratio, max_ttft_ratio or max_itl_p99_ratio.
     """
 
     kind: str
@@ -1044,6 +1157,10 @@ class CheckRule:
     """quality: scores may be any finite number; None: they lie in [0, 1]."""
     better: Better | None = None
     """quality: which way the metric goes, where its results do not state it."""
+    at: int | Literal["ceiling"] | None = None
+    """speed: the batch at which both are timed, or each one's own confirmed ceiling."""
+    workload: str = MAIN
+    """speed: at which lengths."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1182,6 +1299,22 @@ class SpeedRow:
     ratio_to_reference: float | None
     """Geometric mean of variant / reference over interleaved pairs at the same batch size; None where not paired."""
     early_stop_share: float = 0.0
+    ratio_low: float | None = None
+    """Lower t bound of the ratio over quadruples; None with fewer than four."""
+    ratio_high: float | None = None
+    ratio_level: float | None = None
+    """One-sided confidence of each of the two bounds."""
+    quadruples: int = 0
+    cv: float | None = None
+    """Standard deviation of the log ratio from quadruple to quadruple, about the coefficient of variation of one run."""
+    itl_p50_s: float | None = None
+    """Median of the times between one token and the next, of all generations together."""
+    itl_p90_s: float | None = None
+    itl_p99_s: float | None = None
+    """None under 100 such times."""
+    prefill_tokens_per_s: float | None = None
+    end_to_end_tokens_per_s: float | None = None
+    workload: str = MAIN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1241,6 +1374,11 @@ class MeasurementRow:
     failures: tuple[Failure, ...]
     reused: tuple[str, ...]
     proof: Proof | None = None
+    other_speed: tuple[SpeedRow, ...] = ()
+    """Speed at other workloads' lengths."""
+    speed_left_out: tuple[LeftOut, ...] = ()
+    at_ceiling: SpeedRow | None = None
+    """Both sides at their own confirmed ceilings, paired; the row's figures are the variant's."""
 
     @property
     def kv_tokens_freed(self) -> int | None:
@@ -1445,10 +1583,13 @@ class FigureChange:
     """A measured figure in both runs; None where it was not measured in one."""
 
     name: str
-    unit: Literal["bytes", "requests", "tokens/s"]
+    unit: Literal["bytes", "requests", "tokens/s", "x"]
     before: float | None
     after: float | None
     why_not: str | None = None
+    before_bounds: tuple[float, float] | None = None
+    """Lower and upper one-sided bound; None where the figure has none."""
+    after_bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -36,13 +36,13 @@ from quantgate.records import (
     Distributions,
     DivergenceConfig,
     EngineSettings,
-    Generation,
     GoldenSet,
     KLStatistics,
     ModelSource,
     Opened,
     ScoreSheet,
     TextReading,
+    Timed,
     Variant,
     Workload,
 )
@@ -292,15 +292,16 @@ def _capacity(desk: Desk, request: dict[str, Any]) -> Capacity:
     return capacity.find(session, device, job, desk.progress)
 
 
-def _time(desk: Desk, request: dict[str, Any]) -> tuple[Generation, ...]:
+def _time(desk: Desk, request: dict[str, Any]) -> Timed:
     session, device = desk.opened()
     job = measure.Job(
         workload=_record(request, "workload", Workload),
-        batch_sizes=tuple(request["batch_sizes"]),
+        batch_size=request["batch_size"],
         warmups=request["warmups"],
         seed=request["seed"],
+        limit_s=request["limit_s"],
     )
-    return measure.block(session, device, job, desk.progress)
+    return measure.time_batch(session, device, job, desk.progress)
 
 
 ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {

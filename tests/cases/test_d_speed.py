@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import log
 
 import pytest
 
-from evidence import candidate, decided, evidence, known_bad, policy, reference
+from evidence import DEVICE, FREED, QUALITY, candidate, decided, evidence, known_bad, policy, reference
 from quantgate.devices.fake import FakeDevice
-from quantgate.records import DeviceConfig, Generation, ModelSource, Request, SpeedRun, Step, Workload
+from quantgate.records import CheckRule, DeviceConfig, Generation, ModelSource, Request, SpeedRun, Step, Workload
 from quantgate.rundir import encode
 from quantgate.stages import report
-from quantgate.stages.measure import Job, block, fixed_requests, produced_tokens, timed
+from quantgate.stages.measure import Job, fixed_requests, produced_tokens, time_batch, timed
+from quantgate.stats.speed import decide, look_sizes
+from racing import speed_run
 from sessions import Scripted, full_rows, quiet
 
 
@@ -50,15 +54,20 @@ def test_b35_tokens_after_the_first_end_of_sequence_are_not_counted() -> None:
     produced = produced_tokens(steps, (2,))
     assert produced == 5
     assert produced * 455.085 == pytest.approx(2275.43, abs=0.006)
+    one = replace(_generation([(step + 1) / 455.085 / 6 for step in range(6)], asked=6), produced_tokens=produced)
+    assert one.end_to_end_tokens_per_s == pytest.approx(2275.43, abs=0.006)
+    assert one.why_no_speed == "it stopped early: 5 of 6 tokens were produced"
 
 
 def test_b37_the_produced_length_counts_and_an_early_stop_shows() -> None:
     """100 asked for, 20 produced, first at 0.2 s, last at 2.1 s: 0.1 s a token, 9.52 tokens/s end to end, early stop 100 %."""
     one = _generation([0.2 + 0.1 * step for step in range(20)], asked=100)
     assert one.tpot_s == pytest.approx(0.1)
-    assert one.produced_tokens / one.step_s[-1] == pytest.approx(9.52, abs=0.005)
+    assert one.end_to_end_tokens_per_s == pytest.approx(9.52, abs=0.005)
     assert one.early_stop
-    assert _rows(one)[0].early_stop_share == 1.0  # type: ignore[attr-defined]
+    row = _rows(one)[0]
+    assert row.early_stop_share == 1.0  # type: ignore[attr-defined]
+    assert (row.output_tokens_per_s, row.tpot_s) == (None, None)  # type: ignore[attr-defined]  # refused as a speed, not averaged in
 
 
 def test_b38_decode_and_end_to_end_are_not_mixed() -> None:
@@ -66,7 +75,7 @@ def test_b38_decode_and_end_to_end_are_not_mixed() -> None:
     first = 4.409816 - 3.751546
     one = _generation([first + 3.751546 * step / 189 for step in range(190)], asked=190)
     assert one.output_tokens_per_s == pytest.approx(50.38, abs=0.005)
-    assert one.produced_tokens / one.step_s[-1] == pytest.approx(43.09, abs=0.005)
+    assert one.end_to_end_tokens_per_s == pytest.approx(43.09, abs=0.005)
     prefill = _generation([0.5, *(0.5 + 0.025 * step for step in range(1, 17))], asked=17)
     assert prefill.output_tokens_per_s == pytest.approx(40.0)
 
@@ -77,7 +86,10 @@ def test_b40_one_token_or_none_has_no_time_per_token(steps: list[float]) -> None
     one = _generation(steps, asked=1)
     assert (one.tpot_s, one.output_tokens_per_s) == (None, None)
     row = _rows(one)[0]
-    assert json.loads(encode(row))["tpot_s"] is None
+    assert json.loads(encode(row))["tpot_s"] is None and json.loads(encode(row))["itl_p50_s"] is None
+    assert one.itl_s == ()
+    nothing = replace(one, produced_tokens=0)
+    assert nothing.end_to_end_tokens_per_s == (0.0 if steps else None)
     mixed = _rows(one, _generation([0.1, 0.2, 0.3], asked=3))[0]
     assert mixed.tpot_s == pytest.approx(0.1)  # type: ignore[attr-defined]
 
@@ -130,13 +142,8 @@ def test_b44_warm_ups_are_not_measured() -> None:
     assert (row.ttft_s, row.tpot_s, row.warmups, row.generations) == (0.1, 0.1, 2, 4)  # type: ignore[attr-defined]
     session = Scripted(full_rows)
     gpu = FakeDevice(DeviceConfig(kind="fake"))
-    done = block(
-        session,
-        gpu,
-        Job(workload=Workload(prompt_tokens=2, output_tokens=9), batch_sizes=(1,), warmups=2, seed=1),
-        quiet,
-    )
-    assert [one.warmup for one in done] == [True, True, False]
+    job = Job(workload=Workload(prompt_tokens=2, output_tokens=9), batch_size=1, warmups=2, seed=1)
+    assert [one.warmup for one in time_batch(session, gpu, job, quiet).generations] == [True, True, False]
 
 
 def test_b44_a_cold_first_iteration_is_told() -> None:
@@ -170,3 +177,36 @@ def test_b45_a_slower_variant_is_not_rejected_for_its_speed() -> None:
     assert decided(found).outcome == "pass"
     assert found.variants[1].speed is not None
     assert found.variants[1].speed.ratio(1) == pytest.approx(0.2)
+
+
+BASE, AGAIN = [100, 101, 99, 100, 102], [99, 103, 100, 98, 101]
+"""Tokens a second of the same code, measured twice."""
+FIVE_PERCENT = CheckRule(kind="min_speed_ratio", minimum=0.95, at=1)
+
+
+def _speed_check(run: SpeedRun, **fields: object) -> tuple[str, str]:
+    found = decided(evidence(reference(), candidate(speed=run, **fields), known_bad()), policy(QUALITY, FREED, FIVE_PERCENT))
+    check = next(one for one in found.verdicts[1].checks if one.name == "speed_ratio/batch-1")
+    return check.outcome, check.because
+
+
+def test_b114_identical_code_does_not_fail() -> None:
+    """The A/A rows of the report, pair by pair, show a loss within 5 %; with one more percent of luck on either side they are left open."""
+    losses = [log(base / again) for base, again in zip(BASE, AGAIN, strict=True)]
+    found = decide(losses, margin=-log(0.95), alpha=0.05, sizes=look_sizes(32))
+    assert found.outcome in ("pass", "inconclusive") and found.lower < 0 < found.upper
+    assert _speed_check(speed_run([again / base for base, again in zip(BASE, AGAIN, strict=True)]))[0] != "fail"
+
+
+def test_b114_a_threshold_alone_is_no_fail() -> None:
+    """An estimate beyond the margin is a fail only with its whole interval there; otherwise more is timed."""
+    assert _speed_check(speed_run([0.90, 1.02, 0.88, 0.97]))[0] == "inconclusive"
+    assert _speed_check(speed_run([0.90, 0.901, 0.899, 0.90]))[0] == "fail"
+
+
+def test_b114_other_machines_are_not_compared() -> None:
+    """100 tokens a second here and 80 on another machine: not measured, and the field is named."""
+    elsewhere = replace(DEVICE, name="another machine")
+    outcome, because = _speed_check(speed_run([0.8] * 6, device=elsewhere))
+    assert outcome == "not_measured"
+    assert "the device's name is 'fake device' for the reference and 'another machine' for the variant" in because

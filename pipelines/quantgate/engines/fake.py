@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import re
 import signal
 import time
@@ -90,20 +91,22 @@ class FakeSession:
         self.shape = SHAPE
         self.tokenizer = FakeTokenizer()
         self.loaded = _loaded(script)
+        self._pace = random.Random(f"pace of {script['seed']}, {script['step_s']}")
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Step]:
         self._misbehave()
         rows = len(requests)
+        step_s = self._script["step_s"] * max(0.1, 1 + self._script.get("jitter", 0.0) * self._pace.gauss(0, 1))
         prefill = PREFILL_BYTES_PER_TOKEN * sum(len(one.tokens) for one in requests)
         self._device.allocate(prefill)
         self._device.free(prefill)
-        self._device.advance(self._script["step_s"] * (1 + 0.2 * rows))
+        self._device.advance(step_s * (1 + 0.2 * rows))
         answers = {one.request_id: self._ids(one) for one in requests}
         taken = 0
         try:
             for index in range(max(len(ids) for ids in answers.values())):
                 taken += self._take(rows, requests[0].tokens if index == 0 else (0,))
-                self._device.advance(self._script["step_s"] * (1 + 0.02 * rows))
+                self._device.advance(step_s * (1 + 0.02 * rows))
                 running = {key: ids[index] for key, ids in answers.items() if index < len(ids)}
                 yield Step(
                     ids=running,

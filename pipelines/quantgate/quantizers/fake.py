@@ -1,7 +1,8 @@
 """A quantizer that writes down how its variant is to behave: what the fake engine then plays.
 
 Options: ``weight_bytes``, ``error_rate`` (share of golden items answered wrong), ``step_s`` (seconds of one decode step), ``seed``,
-``fault`` (one of ``FAULTS``: ways in which a variant can go wrong), ``fault_while`` (a path: the fault happens only while a file is there).
+``jitter`` (how much one generation's pace varies, a share, by draws that follow from ``seed``), ``fault`` (one of ``FAULTS``: ways in
+which a variant can go wrong), ``fault_while`` (a path: the fault happens only while a file is there).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ DEFAULTS: Mapping[str, Any] = {
     "weight_bytes": 400_000_000,
     "error_rate": 0.2,
     "step_s": 0.01,
+    "jitter": 0.0,
     "seed": 0,
     "fault": "none",
     "fault_while": None,

@@ -54,7 +54,8 @@ def _answers(each: SetChange) -> str:
 
 
 def _moved(each: FigureChange) -> str:
-    before, after = _figure(each.before, each.unit), _figure(each.after, each.unit)
+    before = f"{_figure(each.before, each.unit)}{_interval(each.before_bounds)}"
+    after = f"{_figure(each.after, each.unit)}{_interval(each.after_bounds)}"
     if each.before is None or each.after is None:
         return f"{before} -> {after}"
     if each.before == each.after:
@@ -62,7 +63,14 @@ def _moved(each: FigureChange) -> str:
     return f"{before} -> {after}" + (f" ({q.ratio(each.after / each.before)})" if each.before else "")
 
 
+def _interval(bounds: tuple[float, float] | None) -> str:
+    """Bounds of a ratio, rounded outward; nothing where there are none."""
+    return "" if bounds is None else f" [{q.fixed(bounds[0], 3, towards='down')}, {q.fixed(bounds[1], 3, towards='up')}]"
+
+
 def _figure(value: float | None, unit: str) -> str:
     if value is None:
         return q.UNKNOWN
+    if unit == "x":
+        return f"{q.fixed(value, 3)}x"
     return q.decimal_bytes(int(value)) if unit == "bytes" else f"{q.count(int(value))} requests" if unit == "requests" else q.per_s(value)

@@ -22,10 +22,9 @@ from quantgate.records import (
     Report,
     Scale,
     SliceRow,
-    SpeedRow,
     Verdict,
 )
-from quantgate.render import distance, figures, flips, proof
+from quantgate.render import distance, figures, flips, proof, speed
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -500,49 +499,14 @@ def _ceiling_cells(row: MeasurementRow, size: int) -> list[_Cell]:
 
 
 def _speed(report: Report) -> _Html:
-    timed = [(row.variant, speed) for row in report.measurements for speed in row.speed]
-    if not timed:
+    if not any(row.speed for row in report.measurements):
         return _section("speed", "Speed", _el("p", "No speed was measured."))
     return _section(
         "speed",
         "Speed",
         _figure(figures.throughput_figure(report, heading=False), figures.throughput_finding(report)),
-        _speed_table(timed),
+        speed.page(report),
     )
-
-
-def _speed_table(timed: Sequence[tuple[str, SpeedRow]]) -> _Html:
-    columns = [
-        _words("Variant"),
-        _Column("Batch"),
-        _Column("Tokens/s"),
-        _Column("Lowest"),
-        _Column("Highest"),
-        _Column("First token, ms"),
-        _Column("Per token, ms"),
-        _Column("vs reference"),
-        _Column("Runs"),
-        _Column("Warm-ups"),
-        _Column("Early stops, %"),
-    ]
-    cells = [
-        [
-            variant,
-            q.count(row.batch_size),
-            q.per_s(row.output_tokens_per_s),
-            q.per_s(row.output_tokens_per_s_low),
-            q.per_s(row.output_tokens_per_s_high),
-            q.milliseconds(row.ttft_s),
-            q.milliseconds(row.tpot_s),
-            q.ratio(row.ratio_to_reference),
-            q.count(row.generations),
-            q.count(row.warmups),
-            q.percent_number(row.early_stop_share),
-        ]
-        for variant, row in timed
-    ]
-    caption = "Medians with their spread; tokens/s is decode alone, of the whole batch; vs reference is paired at the same batch"
-    return _table(caption, columns, cells)
 
 
 # ---------------------------------------------------------------------------------------------- 7 evidence

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
-from quantgate.render import proof
+from quantgate.render import proof, speed
 from quantgate.render import quantities as q
 from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
@@ -37,6 +37,7 @@ def page(report: Report) -> str:
         "## Checks",
         *(_checks(verdict) for verdict in report.verdicts),
         *_artifacts(report),
+        *_speed(report),
         *_failures(report),
         f"## Policy {_text(report.policy.name)}",
         *_policy(report),
@@ -123,6 +124,14 @@ def _check_cells(check: Check) -> list[str]:
 def _artifacts(report: Report) -> list[str]:
     found = proof.report_lines(report)
     return ["## What the artifacts hold", _bullets(found)] if found else []
+
+
+def _speed(report: Report) -> list[str]:
+    header, rows = speed.markdown_rows(report)
+    if not rows:
+        return []
+    shown = _table([_text(one) for one in header], "l" * (len(header) - 12) + "r" * 12, [[_text(cell) for cell in row] for row in rows])
+    return ["## Speed", _text(speed.CAPTION), shown, *([_bullets(found)] if (found := speed.markdown_lines(report)) else [])]
 
 
 def _failures(report: Report) -> list[str]:

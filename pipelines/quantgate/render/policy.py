@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from quantgate.records import UNDATED, Canary, Check, CheckRule, Policy, Verdict, Waiver
+from quantgate.records import MAIN, UNDATED, Canary, Check, CheckRule, Policy, Verdict, Waiver
 from quantgate.render import quantities as q
 
 _OBJECTIVES = {
@@ -106,10 +106,22 @@ def rule_words(rule: CheckRule) -> str:
             return f"the true next token's probability changes by at most {high} (root mean square), on {where(rule)}"
         case "top1_agreement":
             return f"its likeliest token is the reference's at {low} of the positions at least, on {where(rule)}"
+        case "min_speed_ratio":
+            return f"it is shown to decode at least at {low} the reference's speed, {at(rule)}"
+        case "max_ttft_ratio":
+            return f"it is shown to take at most {high} the reference's time to the first token, {at(rule)}"
+        case "max_itl_p99_ratio":
+            return f"the 99th percentile of its waits between tokens is shown to be at most {high} the reference's, {at(rule)}"
         case "output_length":
             return f"it writes {low} to {high} the tokens of the reference on {where(rule)}"
         case _:
             return f"{rule.kind}, which is not known here"
+
+
+def at(rule: CheckRule) -> str:
+    """Where a rule on speed is decided."""
+    place = "each at its own batch ceiling" if rule.at == "ceiling" else f"both at batch {rule.at}"
+    return place if rule.workload == MAIN else f"{place} of workload {rule.workload}"
 
 
 def where(rule: CheckRule) -> str:

@@ -251,6 +251,8 @@ def check_figure(check: Check, value: float | None, *, towards: Towards = "neare
     """Write a figure of a check with its unit, bounds rounded outward."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
+    if is_speed(check.name):
+        return speed_loss(check.name, value, towards=towards)
     match _unit(check.name):
         case "points" if check.scale == "unbounded":
             return f"{loss(value, check.scale, like=check.margin, towards=towards)} in score"
@@ -270,6 +272,8 @@ def check_limit(name: str, limit: float | None, scale: Scale | None = None) -> s
     """Write a limit of the check or rule called ``name`` with its unit and every digit it was set with."""
     if limit is None or not math.isfinite(limit):
         return UNKNOWN
+    if is_speed(name):
+        return speed_loss(name, limit)
     match _unit(name):
         case "points" if scale == "unbounded":
             return f"{_exact(Decimal(repr(float(limit))))} in score"
@@ -280,6 +284,21 @@ def check_limit(name: str, limit: float | None, scale: Scale | None = None) -> s
         case unit:
             separator = "" if unit in ("", "x") else " "
             return f"{_exact(Decimal(repr(float(limit))))}{separator}{unit}"
+
+
+_SLOWER = {"speed_ratio": "slower", "ttft_ratio": "longer", "itl_p99_ratio": "longer"}
+
+
+def is_speed(name: str) -> bool:
+    """Whether a check of this name holds the logarithm of a ratio of speeds or times."""
+    return name.partition("/")[0] in _SLOWER
+
+
+def speed_loss(name: str, value: float, *, towards: Towards = "nearest") -> str:
+    """Write the logarithm of a speed check as ``4.9 % slower`` or ``4.9 % longer``; a gain has a minus."""
+    kind = name.partition("/")[0]
+    share = -math.expm1(-value) if kind == "speed_ratio" else math.expm1(min(value, 700.0))
+    return f"{percent(float(f'{share:.9g}'), digits=1, towards=towards)} {_SLOWER[kind]}"
 
 
 def _unit(name: str) -> str:

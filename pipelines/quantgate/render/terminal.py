@@ -25,10 +25,9 @@ from quantgate.records import (
     ReadingRow,
     Report,
     Role,
-    SpeedRow,
     Verdict,
 )
-from quantgate.render import proof
+from quantgate.render import proof, speed
 from quantgate.render import quantities as q
 
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCONCLUSIVE": "33", "NOT MEASURED": "35", "CONTROL WRONG": "1;31"}
@@ -259,7 +258,7 @@ def show_variant(report: Report, name: str) -> str:
     blocks = [
         _heading(report, name, row, verdict),
         _checks(verdict),
-        *([] if row is None else [_measurements(row), _proof(row), _ceiling(row.ceiling), _speed(row.speed), _failures(row)]),
+        *([] if row is None else [_measurements(row), _proof(row), _ceiling(row.ceiling), _speed(row), _failures(row)]),
         *(_quality(report, quality) for quality in report.quality if quality.variant == name),
         *(_reading(one) for one in report.readings if one.variant == name),
         _flips([flip for flip in report.flips if flip.variant == name], [one for one in report.flip_counts if one.variant == name]),
@@ -301,10 +300,10 @@ def check_figures(check: Check) -> str:
         "estimate": q.check_figure(check, check.estimate),
         "lower bound": q.check_figure(check, check.lower, towards="down"),
         "upper bound": q.check_figure(check, check.bound, towards="up"),
-        "allowed" if q.is_quality(check) else "limit": q.check_limit(check.name, check.margin, check.scale),
+        "allowed" if q.is_quality(check) or q.is_speed(check.name) else "limit": q.check_limit(check.name, check.margin, check.scale),
         "confidence": q.level_percent(check.level),
         "p": q.p_value(check.p_value),
-        "items": q.count(check.n),
+        "quadruples" if q.is_speed(check.name) else "items": q.count(check.n),
         "got worse": q.count(check.b),
         "got better": q.count(check.c),
     }
@@ -348,21 +347,12 @@ def _ceiling(ceiling: CeilingRow | None) -> str:
     )
 
 
-def _speed(rows: tuple[SpeedRow, ...]) -> str:
-    if not rows:
-        return "speed\n  not measured"
-    columns = {
-        "batch": [q.count(row.batch_size) for row in rows],
-        "tokens/s": [q.per_s(row.output_tokens_per_s) for row in rows],
-        "low": [q.per_s(row.output_tokens_per_s_low) for row in rows],
-        "high": [q.per_s(row.output_tokens_per_s_high) for row in rows],
-        "first token, ms": [q.milliseconds(row.ttft_s) for row in rows],
-        "per token, ms": [q.milliseconds(row.tpot_s) for row in rows],
-        "vs reference": [q.ratio(row.ratio_to_reference) for row in rows],
-        "runs": [q.count(row.generations) for row in rows],
-        "early stops": [q.percent(row.early_stop_share) for row in rows],
-    }
-    return "\n".join(["speed", *(f"  {line}" for line in _aligned(columns, right=frozenset(columns)))])
+def _speed(row: MeasurementRow) -> str:
+    tables = [
+        "\n".join([head, *(f"  {line}" for line in _aligned(columns, right=frozenset(columns)))]) for head, columns in speed.tables(row)
+    ]
+    said = [textwrap.indent(_wrapped(plain(line), _TEXT_WIDTH - 2), "  ") for line in speed.left_out(row)]
+    return "\n".join([*(tables or ["speed\n  not measured"]), *said])
 
 
 def _failures(row: MeasurementRow) -> str:

@@ -173,7 +173,15 @@ def _speed(row: MeasurementRow) -> Iterator[_Raw]:
         yield "speed/tpot_s", speed.tpot_s, speed.batch_size
         yield "speed/output_tokens_per_s", speed.output_tokens_per_s, speed.batch_size
         yield "speed/ratio_to_reference", speed.ratio_to_reference, speed.batch_size
+        yield "speed/ratio_low", speed.ratio_low, speed.batch_size
+        yield "speed/ratio_high", speed.ratio_high, speed.batch_size
+        yield "speed/cv", speed.cv, speed.batch_size
+        yield "speed/quadruples", speed.quadruples or None, speed.batch_size
+        yield "speed/itl_p99_s", speed.itl_p99_s, speed.batch_size
+        yield "speed/prefill_tokens_per_s", speed.prefill_tokens_per_s, speed.batch_size
+        yield "speed/end_to_end_tokens_per_s", speed.end_to_end_tokens_per_s, speed.batch_size
     yield "speed/tokens_per_s_at_ceiling", row.tokens_per_s_at_ceiling, 0
+    yield "speed/ratio_at_ceiling", row.ratio_at_ceiling, 0
 
 
 def params_of(report: Report, variant: str | None) -> dict[str, str]:

@@ -22,6 +22,7 @@ from quantgate.records import (
     VariantEvidence,
 )
 from quantgate.render.quantities import Towards, check_limit, count, fixed, percent, significant
+from quantgate.stages.quadruples import KINDS
 from quantgate.stages.subject import Subject, one_line, sheet_of
 
 LENGTH_FROM_TOKENS = 16
@@ -207,7 +208,7 @@ def plain_checks(subject: Subject) -> tuple[Check, ...]:
 
 
 def _plain_checks(subject: Subject) -> Iterator[Check]:
-    for rule in (one for one in subject.policy.checks if one.kind not in ("quality", "perplexity_ratio")):
+    for rule in (one for one in subject.policy.checks if one.kind not in ("quality", "perplexity_ratio", *KINDS)):
         figures = _FIGURES.get(rule.kind)
         if figures is None:
             why_not = f"the policy asks for '{rule.kind}', which is not known here"

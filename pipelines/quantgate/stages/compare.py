@@ -21,12 +21,14 @@ from quantgate.records import (
     GoldenReference,
     ScoreSheet,
     SetChange,
+    SpeedRow,
     SpeedRun,
     VariantChange,
     VariantEvidence,
 )
 from quantgate.stages.pairing import right_on_both
 from quantgate.stages.subject import sheet_of
+from quantgate.stages.timings import rows
 from quantgate.stats.paired import loss_lower, loss_upper
 from quantgate.stats.proportions import mcnemar_exact
 
@@ -194,6 +196,27 @@ def _figures(before: VariantEvidence, after: VariantEvidence, first: Evidence, s
             after=_rate(after.speed, batch),
             why_not=device or _other_lengths(before.capacity, after.capacity),
         )
+        old, new = _row(before.speed, batch), _row(after.speed, batch)
+        if any(row is not None and row.ratio_to_reference is not None for row in (old, new)):
+            yield FigureChange(
+                name=f"speed beside the reference at batch {batch}",
+                unit="x",
+                before=None if old is None else old.ratio_to_reference,
+                after=None if new is None else new.ratio_to_reference,
+                why_not=device or _other_lengths(before.capacity, after.capacity),
+                before_bounds=_bounds(old),
+                after_bounds=_bounds(new),
+            )
+
+
+def _row(run: SpeedRun | None, batch: int) -> SpeedRow | None:
+    """Paired with the reference of the same run, so that an afternoon on which the machine was slow drops out."""
+    found = () if run is None else rows(run, ALPHA)[0]
+    return next((row for row in found if row.batch_size == batch), None)
+
+
+def _bounds(row: SpeedRow | None) -> tuple[float, float] | None:
+    return None if row is None or row.ratio_low is None or row.ratio_high is None else (row.ratio_low, row.ratio_high)
 
 
 def _weights(one: VariantEvidence) -> int | None:

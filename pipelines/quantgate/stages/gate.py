@@ -28,11 +28,12 @@ from quantgate.stages.checks import demands, distinct, finite, plain_checks, ran
 from quantgate.stages.choosing import choose
 from quantgate.stages.perplexity import PerplexityQuestion, perplexity_questions
 from quantgate.stages.quality import QualityQuestion, quality_questions
+from quantgate.stages.speed import SpeedQuestion, speed_questions
 from quantgate.stages.subject import Subject, one_line
 from quantgate.stats.multiplicity import fixed_sequence, holm, intersection_p
 
 EXIT_CODES: Mapping[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 3, "not_measured": 4}
-Question: TypeAlias = QualityQuestion | PerplexityQuestion
+Question: TypeAlias = QualityQuestion | PerplexityQuestion | SpeedQuestion
 _QUALITY = ("quality", "perplexity_ratio")
 _WORST_FIRST: tuple[Outcome, ...] = ("not_measured", "fail", "inconclusive", "pass")
 
@@ -91,6 +92,7 @@ def _subject(
         variant=one,
         reference=reference,
         others=tuple(other for other in evidence.variants if other is not one and other.variant.role != "identity"),
+        identities=tuple(other for other in evidence.variants if other.variant.role == "identity"),
         golden_sets=evidence.golden_sets,
         policy=policy,
         waivers=tuple(
@@ -187,7 +189,11 @@ def _of_candidate(subject: Subject, test: _Test) -> Verdict:
 
 
 def _questions(subject: Subject) -> tuple[Question, ...]:
-    """Everything that is decided by a test: losses of scores, ratios of perplexities."""
+    """Everything that is decided by a test: losses of scores, ratios of perplexities, ratios of speeds."""
+    return (*_quality_questions(subject), *speed_questions(subject))
+
+
+def _quality_questions(subject: Subject) -> tuple[Question, ...]:
     return (*quality_questions(subject), *perplexity_questions(subject))
 
 
@@ -245,7 +251,7 @@ def _and_slice(policy: Policy) -> str:
 
 def _required_quality(subject: Subject) -> list[Check]:
     """At alpha: a control is no chance to pass. Without a required quality check a control tests nothing, which is not measured."""
-    questions = [question for question in _questions(subject) if question.rule.tier != "advisory"]
+    questions = [question for question in _quality_questions(subject) if question.rule.tier != "advisory"]
     if not questions:
         because = "tests nothing: the policy has no required quality check"
         return [Check(name="quality", tier="required", outcome="not_measured", because=because)]
@@ -285,7 +291,8 @@ def _why(checks: Sequence[Check], outcome: Outcome) -> str:
 
 def _tightest(checks: Sequence[Check]) -> str:
     """The check with the least room; where scores have units of their own, as a share of its margin (a ratio's is what it exceeds 1 by)."""
-    known = [(check.bound, check.margin, check) for check in checks if check.bound is not None and check.margin is not None]
+    decisive = [check for check in checks if check.name.split("/")[0] in _QUALITY]
+    known = [(check.bound, check.margin, check) for check in decisive if check.bound is not None and check.margin is not None]
     alike = all(check.scale != "unbounded" and check.name.split("/")[0] == "quality" for _, _, check in known)
     quality = [
         (bound - margin if alike else (bound - margin) / (margin - _unchanged(check) or 1.0), check) for bound, margin, check in known

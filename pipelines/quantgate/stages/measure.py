@@ -6,41 +6,64 @@ Warm-ups are separate generations, marked as such and never averaged in. Every s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
+from quantgate.errors import OutOfMemory
 from quantgate.ports import Device, Progress, Session
-from quantgate.records import Generation, Request, Step, Workload
+from quantgate.records import Generation, Request, Step, Timed, TimedOutcome, Workload
 
 WARMUP_TOKENS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One block: a generation at each batch size, after ``warmups`` short ones each."""
+    """One timed generation of a batch, after ``warmups`` short ones."""
 
     workload: Workload
-    batch_sizes: tuple[int, ...]
+    batch_size: int
     warmups: int
     seed: int
+    limit_s: float | None = None
+    """By the device's clock, warm-ups included; a generation that runs past it is given up. None: no limit."""
 
 
-def block(session: Session, device: Device, job: Job, progress: Progress) -> tuple[Generation, ...]:
-    """Timed generations, warm-ups first at each batch size, in the order of ``batch_sizes``."""
-    done: list[Generation] = []
-    for index, batch_size in enumerate(job.batch_sizes):
-        progress(index, len(job.batch_sizes), f"timing batch {batch_size}")
-        requests = fixed_requests(session, job.workload, batch_size, job.seed)
-        short = fixed_requests(session, job.workload, batch_size, job.seed, output_tokens=WARMUP_TOKENS)
-        done += [timed(session, device, short, warmup=True) for _ in range(job.warmups)]
-        done.append(timed(session, device, requests))
-    progress(len(job.batch_sizes), len(job.batch_sizes), "timing")
-    return tuple(done)
+class OutOfTime(Exception):
+    """A generation that ran past its limit."""
 
 
-def timed(session: Session, device: Device, requests: Sequence[Request], *, warmup: bool = False) -> Generation:
-    """One batch, timed step by step. Tokens are counted after the clock has stopped."""
+def time_batch(session: Session, device: Device, job: Job, progress: Progress) -> Timed:
+    """Warm-ups and one timed generation, or why there is none. An out-of-memory is an answer and no error: its memory is given back."""
+    progress(0, 1, f"timing batch {job.batch_size}")
+    outcome: TimedOutcome = "timed"
+    done: tuple[Generation, ...] = ()
+    why_not, started_s = "", device.now_s()
+    try:
+        done = tuple(_generations(session, device, job))
+    except OutOfMemory as error:
+        outcome, why_not = "out of memory", str(error)
+    except OutOfTime:
+        outcome = "out of time"
+    if outcome != "timed":
+        device.release()
+    progress(1, 1, f"timing batch {job.batch_size}")
+    return Timed(generations=done, outcome=outcome, seconds=device.now_s() - started_s, why_not=why_not)
+
+
+def _generations(session: Session, device: Device, job: Job) -> Iterator[Generation]:
+    until_s = None if job.limit_s is None else device.now_s() + job.limit_s
+    requests = fixed_requests(session, job.workload, job.batch_size, job.seed)
+    short = fixed_requests(session, job.workload, job.batch_size, job.seed, output_tokens=WARMUP_TOKENS)
+    for warmup in (True,) * job.warmups + (False,):
+        found = timed(session, device, short if warmup else requests, warmup=warmup, until_s=until_s)
+        yield replace(found, workload=job.workload.name)
+
+
+def timed(
+    session: Session, device: Device, requests: Sequence[Request], *, warmup: bool = False, until_s: float | None = None
+) -> Generation:
+    """One batch, timed step by step; tokens are counted after the clock has stopped. Raises ``OutOfTime`` behind ``until_s``."""
     arrivals: list[float] = []
     steps: list[Step] = []
     device.synchronize()
@@ -49,6 +72,8 @@ def timed(session: Session, device: Device, requests: Sequence[Request], *, warm
         device.synchronize()
         arrivals.append(device.now_s() - started_s)
         steps.append(step)
+        if until_s is not None and started_s + arrivals[-1] > until_s:
+            raise OutOfTime
     return Generation(
         batch_size=len(requests),
         prompt_tokens=len(requests[0].tokens),

@@ -19,7 +19,10 @@ from quantgate.render.policy import Paragraph, paragraphs
 from quantgate.render.quantities import UNKNOWN, count, fixed, margin_points, percent, points
 from quantgate.stages.checks import OF_DISTRIBUTIONS
 from quantgate.stages.early import large_enough, look_sizes
+from quantgate.stages.quadruples import KINDS
+from quantgate.stages.quadruples import check_name as speed_check_name
 from quantgate.stages.quality import part_of, slice_names
+from quantgate.stages.speed import speed_needs
 from quantgate.stats.power import items_needed, items_without_a_flip, largest_flip_rate, power, smallest_margin
 from quantgate.stats.sequential import planned_looks, simulated_stops
 
@@ -189,6 +192,7 @@ def explain(policy: Policy, golden_sets: Sequence[GoldenReference], candidates: 
         *paragraphs(policy, candidates),
         *([shares] if asked else []),
         *(_resolved(question, resolution(question, policy), policy) for question in asked),
+        *speed_needs(policy),
     )
 
 
@@ -310,6 +314,8 @@ def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference], texts: 
             return [f"memory/{rule.kind}"]
         case "ceiling_ratio":
             return ["ceiling/ratio"]
+        case kind if kind in KINDS:
+            return [speed_check_name(rule)]
         case kind if kind in OF_DISTRIBUTIONS and texts is not None:
             return [f"{kind}/{texts}"]
         case _:

@@ -12,6 +12,7 @@ from statistics import fmean, median
 
 from quantgate.answers import is_empty, is_refusal
 from quantgate.records import (
+    MAIN,
     Capacity,
     CeilingRow,
     Check,
@@ -33,18 +34,17 @@ from quantgate.records import (
     Report,
     ScoreSheet,
     SliceRow,
-    SpeedRow,
-    SpeedRun,
     TextReading,
     VariantEvidence,
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
-from quantgate.stages import noise
+from quantgate.stages import noise, timings
 from quantgate.stages.canary import LEFT_OUT
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import Meaning, meaning, paired_items
+from quantgate.stages.speed import floor_sentences
 from quantgate.stages.subject import one_line
 from quantgate.stats.graded import decide_scores
 from quantgate.stats.paired import loss_lower, loss_upper
@@ -87,7 +87,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         sentences=tuple(_sentences(decision, evidence, context)),
         verdicts=decision.verdicts,
         chosen=decision.chosen,
-        measurements=tuple(_measurement(one, reference) for one in evidence.variants),
+        measurements=tuple(_measurement(one, reference, context.policy.alpha) for one in evidence.variants),
         quality=tuple(_quality(evidence, reference, context)),
         flips=tuple(flip for found in flips for flip in found[:MOST_FLIPS]),
         flip_counts=tuple(_flip_count(found) for found in flips if len(found) > MOST_FLIPS),
@@ -132,7 +132,10 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for line in waiver_lines(context.policy, decision.verdicts, context.created_at):
         if line.state != "used" or line.waiver.variant not in passing:  # a verdict that passes has said it
             yield _sentence(line.sentence)
-    yield from noise.sentences(evidence, next(one for one in evidence.variants if one.variant.role == "reference"))
+    reference = next(one for one in evidence.variants if one.variant.role == "reference")
+    yield from noise.sentences(evidence, reference)
+    for one in (each for each in evidence.variants if each.variant.role == "identity"):
+        yield from floor_sentences(one, reference, context.policy)
     for one in evidence.variants:
         yield from _early_stops(one)
         yield from _cold_starts(one)
@@ -159,8 +162,8 @@ def _sentence(text: str) -> str:
 def _cold_starts(one: VariantEvidence) -> Iterator[str]:
     """A first timed generation far from the others: the warm-ups did not cover it."""
     timed = [] if one.speed is None else [each for each in one.speed.generations if not each.warmup and each.step_s]
-    for batch_size in sorted({each.batch_size for each in timed}):
-        walls = [each.step_s[-1] for each in timed if each.batch_size == batch_size]
+    for batch_size in sorted({each.batch_size for each in timed if each.workload == MAIN}):
+        walls = [each.step_s[-1] for each in timed if each.batch_size == batch_size and each.workload == MAIN]
         if walls[0] > COLD_START * median(walls):
             yield (
                 f"{one.variant.name}: the first timed generation at batch {batch_size} took {ratio(walls[0] / median(walls))} the "
@@ -171,11 +174,14 @@ def _cold_starts(one: VariantEvidence) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------- measurements
 
 
-def _measurement(one: VariantEvidence, reference: VariantEvidence) -> MeasurementRow:
+def _measurement(one: VariantEvidence, reference: VariantEvidence, alpha: float) -> MeasurementRow:
     loaded, artifact = one.loaded, one.artifact
     weight, freed, simulated = _memory(one, reference)
     base = None if reference.loaded is None else reference.loaded.weight_bytes
     there, reference_there = one.tokens_per_s_at_ceiling, reference.tokens_per_s_at_ceiling
+    speed, other_speed = ((), ()) if one.speed is None else timings.rows(one.speed, alpha)
+    own = timings.at_ceiling(one, reference, alpha)
+    paired = None if own is None else own.ratio_to_reference
     return MeasurementRow(
         variant=one.variant.name,
         role=one.variant.role,
@@ -197,13 +203,16 @@ def _measurement(one: VariantEvidence, reference: VariantEvidence) -> Measuremen
         process_bytes=None if loaded is None else loaded.process_bytes,
         file_backed_bytes=None if loaded is None else loaded.file_backed_bytes,
         ceiling=None if one.capacity is None else _ceiling(one.capacity),
-        speed=() if one.speed is None else tuple(_speed(one.speed)),
+        speed=speed,
         tokens_per_s_at_ceiling=there,
-        ratio_at_ceiling=there / reference_there if there and reference_there and one is not reference else None,
+        ratio_at_ceiling=paired or (there / reference_there if there and reference_there and one is not reference else None),
         note=_note(one),
         failures=one.failures,
         reused=one.reused,
         proof=None if artifact is None else artifact.proof,
+        other_speed=other_speed,
+        speed_left_out=() if one.speed is None else one.speed.left_out,
+        at_ceiling=own,
     )
 
 
@@ -263,28 +272,6 @@ def _ceiling(capacity: Capacity) -> CeilingRow:
         scoring_limited_by=None if capacity.scoring is None else capacity.scoring.limited_by,
         notes=fill_notes(capacity),
     )
-
-
-def _speed(run: SpeedRun) -> Iterator[SpeedRow]:
-    for batch_size in sorted({one.batch_size for one in run.generations}):
-        timed = [one for one in run.generations if one.batch_size == batch_size and not one.warmup]
-        rates = run.rates(batch_size)
-        yield SpeedRow(
-            batch_size=batch_size,
-            ttft_s=_median([one.ttft_s for one in timed if one.ttft_s is not None]),
-            tpot_s=_median([one.tpot_s for one in timed if one.tpot_s is not None]),
-            output_tokens_per_s=_median(rates),
-            output_tokens_per_s_low=min(rates, default=None),
-            output_tokens_per_s_high=max(rates, default=None),
-            generations=len(timed),
-            warmups=sum(one.warmup for one in run.generations if one.batch_size == batch_size),
-            ratio_to_reference=run.ratio(batch_size),
-            early_stop_share=sum(one.early_stop for one in timed) / len(timed) if timed else 0.0,
-        )
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return median(values) if values else None
 
 
 # ---------------------------------------------------------------------------------------------- quality

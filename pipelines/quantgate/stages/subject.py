@@ -19,6 +19,8 @@ class Subject:
     policy: Policy
     waivers: tuple[Waiver, ...] = ()
     """Those of the policy that are for this variant and hold on the run's own date."""
+    identities: tuple[VariantEvidence, ...] = ()
+    """The identity controls of the run: the reference again."""
 
     def chosen(self, golden_set: str) -> tuple[GoldenReference, ...]:
         """The golden sets that a rule means: one by name, or all for ``*``."""

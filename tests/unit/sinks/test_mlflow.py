@@ -90,6 +90,7 @@ def test_metrics_are_named_as_the_design_has_them(published: SimpleNamespace) ->
         "speed/output_tokens_per_s",
         "speed/ratio_to_reference",
         "speed/tokens_per_s_at_ceiling",
+        "speed/ratio_at_ceiling",
     }
 
 
@@ -118,6 +119,17 @@ def test_speed_is_logged_over_the_batch_size(published: SimpleNamespace) -> None
     steps = {found.step: found.value for found in client.get_metric_history(run_id, "speed/output_tokens_per_s")}
     assert steps == {1: 12.0, 8: 41.0}
     assert [found.step for found in client.get_metric_history(run_id, "speed/ratio_to_reference")] == [1]
+
+
+def test_a_paired_ratio_is_published_with_its_interval() -> None:
+    """Bounds, CV and quadruples beside the ratio, latencies beside them, all over the batch size; none where they are not known."""
+    row = measured("int8").speed[0]
+    full = replace(row, ratio_low=0.8, ratio_high=0.9, cv=0.02, quadruples=6, itl_p99_s=0.1, prefill_tokens_per_s=400.0)
+    figures = {one.name: (one.value, one.step) for one in figures_of(with_row(report(), speed=(full,)), "int8")}
+    assert figures["speed/ratio_low"] == (0.8, 1) and figures["speed/ratio_high"] == (0.9, 1)
+    assert figures["speed/cv"] == (0.02, 1) and figures["speed/quadruples"] == (6.0, 1)
+    assert figures["speed/itl_p99_s"] == (0.1, 1) and figures["speed/prefill_tokens_per_s"] == (400.0, 1)
+    assert "speed/end_to_end_tokens_per_s" not in figures
 
 
 def test_params_and_tags(published: SimpleNamespace) -> None:

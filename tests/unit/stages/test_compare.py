@@ -35,6 +35,7 @@ from quantgate.render import comparison
 from quantgate.stages.compare import ALPHA, Side, compare
 from quantgate.stats.paired import loss_lower, loss_upper
 from quantgate.stats.proportions import mcnemar_exact
+from racing import speed_run
 
 
 def side(found: Evidence, run_id: str = "monday", day: str = "2026-11-23T01:00:00+00:00") -> Side:
@@ -198,3 +199,15 @@ def test_the_comparison_reads_well() -> None:
     assert "at 95 % each side" in text
     assert "weights: 1.00 kB, unchanged" in text
     assert all(len(line) < 240 for line in text.splitlines())
+
+
+def test_speed_is_compared_beside_each_runs_own_reference() -> None:
+    """The ratio with its interval from one night to the next: a night on which the whole machine was slow is no change."""
+    before = evidence(reference(), candidate(speed=speed_run((0.9, 0.91, 0.89, 0.9))), known_bad())
+    after = evidence(reference(), candidate(speed=speed_run((0.8, 0.8))), known_bad())
+    figures = compare(side(before), side(after, "tuesday")).variants[1].figures
+    found = next(one for one in figures if one.name == "speed beside the reference at batch 1")
+    assert (found.before, found.after) == (pytest.approx(0.9, abs=1e-3), pytest.approx(0.8))
+    assert found.before_bounds is not None and found.before_bounds[0] < 0.9 < found.before_bounds[1] and found.after_bounds is None
+    text = comparison.text(compare(side(before), side(after, "tuesday")))
+    assert "speed beside the reference at batch 1: 0.900x [0.8" in text and "] -> 0.800x (0.89x)" in text
