@@ -78,9 +78,10 @@ def test_the_sentence_says_where(published: SimpleNamespace) -> None:
 def test_metrics_are_named_as_the_design_has_them(published: SimpleNamespace) -> None:
     """Exactly the measured figures, under their published names."""
     assert set(published.runs["int8"].data.metrics) == {
-        *(f"quality/everyday/{name}" for name in ("loss", "loss_upper", "margin", "accuracy", "flips_share")),
+        *(f"quality/everyday/{name}" for name in ("loss", "loss_upper", "margin", "room", "accuracy", "flips_share")),
         *(f"quality/everyday/{name}" for name in ("kl_mean", "kl_median", "kl_p99", "kl_max", "top1_agreement")),
         "memory/weight_bytes",
+        "memory/share_quantized",
         "memory/freed_bytes",
         "memory/freed_share",
         "ceiling/predicted_batch",
@@ -90,6 +91,7 @@ def test_metrics_are_named_as_the_design_has_them(published: SimpleNamespace) ->
         "speed/output_tokens_per_s",
         "speed/ratio_to_reference",
         "speed/tokens_per_s_at_ceiling",
+        "speed/ratio_at_ceiling",
     }
 
 
@@ -126,6 +128,7 @@ def test_params_and_tags(published: SimpleNamespace) -> None:
     assert run.params == {
         "model": "SmolLM2-135M-Instruct",
         "quantizer": "bitsandbytes",
+        "scheme": "w8a16",
         "bits": "8",
         "granularity": "tensor",
         "dtype": "float32",
@@ -149,7 +152,9 @@ def test_the_pages_are_artifacts_and_checkpoints_are_not(published: SimpleNamesp
     """The report's files and the policy are on the parent, weights nowhere."""
     store = published.store
     pages = {"report.html", "report.md", "report.json", "junit.xml", "policy.yaml"}
-    assert artifacts(store, published.runs[None]) == pages
+    assert artifacts(store, published.runs[None]) == {*pages, "figures"}
+    figures = store.client.list_artifacts(published.runs[None].info.run_id, "figures")
+    assert {found.path for found in figures} == {"figures/loss-everyday.svg", "figures/memory.svg", "figures/throughput.svg"}
     assert not list(published.folder.glob("mlartifacts/**/*.safetensors"))
 
 
