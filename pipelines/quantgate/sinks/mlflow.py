@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -45,7 +44,8 @@ from quantgate.sinks.mlflow_figures import (
     variant_tags,
     variants_of,
 )
-from quantgate.sinks.mlflow_store import Store, database_of, quiet
+from quantgate.sinks.mlflow_store import Store, database_of, is_server, quiet, shown
+from quantgate.sinks.mlflow_system import system_figures
 from quantgate.sinks.mlflow_view import KIND, MODEL_TRAINING, VIEW_TAG, address, same_view, view_tag
 
 P = ParamSpec("P")
@@ -89,7 +89,7 @@ class RunWriter:
         names = metric_names(figure.name for figure in figures)
         stands = {key: self._newest(key) for key in names.values() if key in self._known.data.metrics}
         new = [
-            Metric(names[figure.name], figure.value, self._now_ms, figure.step)
+            Metric(names[figure.name], figure.value, self._now_ms if figure.at_ms is None else figure.at_ms, figure.step)
             for figure in figures
             if stands.get(names[figure.name], {}).get(figure.step) != figure.value
         ]
@@ -175,11 +175,13 @@ class MlflowSink:
         *,
         tracking_uri: str,
         experiment: str,
+        artifacts: str | None = None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         database_of(tracking_uri)
-        self._uri, self._experiment, self._clock, self._sleep = tracking_uri, experiment, clock, sleep
+        self._uri, self._experiment, self._artifacts = tracking_uri, experiment, artifacts
+        self._clock, self._sleep = clock, sleep
 
     def publish(self, report: Report, folder: Path) -> str:
         """Publish or update the run; returns where a person finds it.
@@ -193,14 +195,14 @@ class MlflowSink:
             except QuantgateError:
                 raise
             except Exception as error:  # the library's errors have no common class; the caller reports ours
-                why = _first_line(error).replace(self._uri, _shown(self._uri))
+                why = _first_line(error).replace(self._uri, shown(self._uri))
                 raise QuantgateError(
-                    f"MLflow at {_shown(self._uri)}: {why}; the report is whole in {folder}"
+                    f"MLflow at {shown(self._uri)}: {why}; the report is whole in {folder}"
                 ) from error
 
     def _publish(self, report: Report, folder: Path) -> str:
         """Runs first, then each variant, then the run as a whole."""
-        store = Store(self._uri, sleep=self._sleep)
+        store = Store(self._uri, artifacts=self._artifacts, sleep=self._sleep)
         with store.exclusively():
             experiment_id, parent, children = self._runs(store, report)
         problems: list[str] = []
@@ -269,9 +271,9 @@ class MlflowSink:
 
     def _sentence(self, experiment_id: str, run_id: str, variants: int) -> str:
         """Where a person finds the run."""
-        place = f"run {run_id} and {variants} variants in experiment '{self._experiment}' of {_shown(self._uri)}"
-        if self._uri.startswith("http"):
-            return f"MLflow: {place}; open {address(_shown(self._uri), experiment_id)}"
+        place = f"run {run_id} and {variants} variants in experiment '{self._experiment}' of {shown(self._uri)}"
+        if is_server(self._uri):
+            return f"MLflow: {place}; open {address(shown(self._uri), experiment_id)}"
         return f"MLflow: {place}; open it with: quantgate ui"
 
 
@@ -288,6 +290,7 @@ def _fill_run(parent: RunWriter, report: Report, folder: Path) -> None:
     """Everything of the run as a whole."""
     parent.tags(run_tags(report, folder))
     parent.params(params_of(report, None))
+    parent.metrics(list(system_figures(folder)))
     parent.inputs(report.golden_sets)
     parent.pictures(pictures(report))
     parent.pages(report, folder)
@@ -296,8 +299,3 @@ def _fill_run(parent: RunWriter, report: Report, folder: Path) -> None:
 def _first_line(error: Exception) -> str:
     """What a message needs of an error whose text may be a page of SQL."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
-def _shown(uri: str) -> str:
-    """The address without user name and password."""
-    return re.sub(r"//[^/@]*@", "//", uri).rstrip("/")

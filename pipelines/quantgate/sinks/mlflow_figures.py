@@ -75,11 +75,12 @@ def _escape(character: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """One metric. ``step`` is the batch size for ``speed/*`` by batch, else 0."""
+    """One metric. ``step``: batch size for ``speed/*`` by batch, sample for ``system/*``, else 0. ``at_ms``: when, where known."""
 
     name: str
     value: float
     step: int = 0
+    at_ms: int | None = None
 
 
 _Raw = tuple[str, float | None, int]

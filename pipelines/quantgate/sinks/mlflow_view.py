@@ -13,6 +13,7 @@ from typing import Any
 
 from quantgate.records import Report
 from quantgate.sinks.mlflow_figures import metric_name
+from quantgate.sinks.mlflow_store import Store, quiet
 
 KIND = "mlflow.experimentKind"
 MODEL_TRAINING = "custom_model_development"
@@ -34,6 +35,14 @@ def address(server: str, experiment_id: str) -> str:
     return f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
 
 
+def comparison(uri: str, experiment: str, server: str) -> str:
+    """Likewise of an experiment by its name in a store; the UI's first page where the store has none such."""
+    with quiet():
+        store = Store(uri)
+        found = store.attempt(store.client.get_experiment_by_name, experiment)
+    return server if found is None else address(server, found.experiment_id)
+
+
 def view_tag(report: Report, now_ms: int) -> str | None:
     """The saved view for the golden sets of a report, as many of them as fit; None where not even one does."""
     names = [metric_name(golden.name) for golden in report.golden_sets]
@@ -47,7 +56,7 @@ def view_tag(report: Report, now_ms: int) -> str | None:
 
 def same_view(first: str | None, second: str | None) -> bool:
     """Whether two tags hold the same view, whenever they were written."""
-    return _state_in(first) == _state_in(second)
+    return bool(_state_in(first) == _state_in(second))
 
 
 def _state_in(tag: str | None) -> Any:
