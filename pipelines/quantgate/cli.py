@@ -466,7 +466,7 @@ def _ui(arguments: argparse.Namespace) -> int:
         )
     shown, page = _ui_address(uri, arguments)
     print(f"MLflow UI on {page} for {shown}; end it with Ctrl-C", flush=True)
-    words = ["-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(arguments.port)]
+    words = ["-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(arguments.port), "--workers", "1"]
     os.execv(sys.executable, [sys.executable, *words])
 
 

@@ -24,7 +24,7 @@ from publishing import store_in
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
-LONG_S = 90.0
+LONG_S = 240.0
 
 pytestmark = [
     pytest.mark.browser,
@@ -71,7 +71,7 @@ def pages(folder: Path) -> Iterator[tuple[str, str]]:
         said = (folder / "ui.log").read_text(encoding="utf-8").partition(" for ")[0]
         yield said.rpartition(" ")[2], server
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=30)
         log.close()
 
