@@ -291,14 +291,19 @@ def _verdict(report: Report, variant: str) -> Verdict | None:
 # ------------------------------------------------------------------------------------------------------ per-item table
 
 
+_FLIPS = ("lost", "gained", "")
+
+
 def table_of(report: Report, variant: str, folder: Path) -> dict[str, list[Scalar]]:
     """Small columns, one row an item: every item from the folder, or the flips where the folder has no scores.
 
     Beside an item's score stands the reference's, and whether the item was lost or gained: scores are turned so that larger is better.
+    What was lost comes first, then what was gained.
     """
     reference = next((row.variant for row in report.measurements if row.role == "reference"), None)
     base = {} if reference in (None, variant) else {_item(row): row["value"] for row in _scores(folder, str(reference))}
-    rows = [_beside(row, base) for row in _scores(folder, variant)] or list(_flip_rows(report, variant))
+    items = sorted((_beside(row, base) for row in _scores(folder, variant)), key=lambda row: _FLIPS.index(str(row.get("flip", ""))))
+    rows = items or list(_flip_rows(report, variant))
     return {column: [row.get(column) for row in rows] for column in (rows[0] if rows else ())}
 
 
@@ -319,7 +324,8 @@ def _beside(row: dict[str, Scalar], base: dict[tuple[Scalar, Scalar], Scalar]) -
     ours, theirs = row["value"], base.get(_item(row))
     known = isinstance(ours, int | float) and isinstance(theirs, int | float)
     flip = "" if not known or ours == theirs else "lost" if ours < theirs else "gained"  # type: ignore[operator]
-    return {**row, "reference_value": theirs, "flip": flip}
+    first = {"golden_set": row["golden_set"], "item_id": row["item_id"], "flip": flip, "value": ours, "reference_value": theirs}
+    return {**first, **row}
 
 
 def _score_rows(file: Path) -> Iterator[dict[str, Scalar]]:

@@ -18,7 +18,15 @@ from publishing import GOLDEN_SHA256, RUN_ID, measured, report, report_folder, s
 from quantgate.errors import ConfigError, QuantgateError
 from quantgate.records import Promotion, Report
 from quantgate.sinks.mlflow import MlflowSink
-from quantgate.sinks.mlflow_figures import figures_of, metric_name, original_name, params_of, scheme_parts, variant_tags
+from quantgate.sinks.mlflow_figures import (
+    figures_of,
+    metric_name,
+    original_name,
+    params_of,
+    scheme_parts,
+    table_of,
+    variant_tags,
+)
 from quantgate.sinks.mlflow_store import Store
 
 FREED = "memory/freed_bytes"
@@ -170,6 +178,24 @@ def test_per_item_results_are_a_table(published: SimpleNamespace) -> None:
 def table(client: Any, run_id: str) -> Any:
     """The table artifact as it is stored."""
     return json.loads(Path(client.download_artifacts(run_id, "items.json")).read_text())
+
+
+def test_each_item_stands_beside_the_reference(tmp_path: Path) -> None:
+    """The reference's score is in the row; what was lost comes first, then what was gained, and what neither has is empty."""
+    folder = report_folder(tmp_path / "run")
+    for variant, values in (("float32", (1.0, 0.0, 1.0, None)), ("int8", (1.0, 1.0, 0.0, 1.0))):
+        scores = folder / "variants" / variant / "scores"
+        scores.mkdir(parents=True)
+        items = [{"item_id": f"item-{n}", "slice": "s", "value": value} for n, value in enumerate(values)]
+        (scores / "everyday.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    found = table_of(report(), "int8", folder)
+    assert list(zip(found["item_id"], found["flip"], found["value"], found["reference_value"], strict=True)) == [
+        ("item-2", "lost", 0.0, 1.0),
+        ("item-1", "gained", 1.0, 0.0),
+        ("item-0", "", 1.0, 1.0),
+        ("item-3", "", 1.0, None),
+    ]
+    assert "flip" not in table_of(report(), "float32", folder)
 
 
 def test_the_golden_set_is_an_input_with_its_digest(published: SimpleNamespace) -> None:
