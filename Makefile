@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-all test-gpu smoke lint example clean help
+.PHONY: demo test test-all test-gpu test-browser smoke lint example clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -18,13 +18,17 @@ test: $(STAMP)   ## all quick tests, and the linters
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not slow and not gpu" -n 2
+	$(BIN)/pytest -m "not slow and not gpu and not browser" -n 2
 
 test-all: $(STAMP)  ## the slow ones too
-	$(BIN)/pytest -m "not gpu" -n 2
+	$(BIN)/pytest -m "not gpu and not browser" -n 2
 
 test-gpu: $(STAMP)  ## the checks that need a CUDA device
 	$(BIN)/pytest -m gpu tests/gpu
+
+test-browser: $(STAMP)  ## MLflow's UI as a person sees it; needs chromium with its driver
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,browser]'
+	$(BIN)/pytest -m browser tests/browser -rs
 
 lint: $(STAMP)   ## linters alone
 	$(BIN)/ruff check .

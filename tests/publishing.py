@@ -269,7 +269,8 @@ def server_in(folder: Path) -> Iterator[str]:
 
 
 def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(240):
+    end_s = time.monotonic() + 240.0  # on a machine that does much else the server takes its time
+    while time.monotonic() < end_s:
         assert process.poll() is None, "the server ended"
         with suppress(OSError), urllib.request.urlopen(address, timeout=5):
             return

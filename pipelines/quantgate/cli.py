@@ -44,11 +44,12 @@ EPILOG = f"""start here:
   quantgate signoff RUN --decision approve ...
                                              sign the release, or its rejection, with a person's name under it
   quantgate verify FILE --key PUBLIC_KEY     check a sign-off and every byte that it was given for
+  quantgate publish RUN                      put a stored report into MLflow, again or for the first time
   quantgate ui                               open the MLflow UI on the store of the reports
 
 {EXIT_CODES}"""
 
-COMMANDS = ("init", "rollback", "signoff", "trend", "verify")
+COMMANDS = ("init", "publish", "rollback", "signoff", "trend", "verify")
 """Commands with a module of their own in ``commands/``."""
 
 
@@ -463,9 +464,16 @@ def _ui(arguments: argparse.Namespace) -> int:
         raise _quantgate("errors").UsageError(
             f"there is no store at {uri}; run a config first, or name its folder with --reports"
         )
-    print(f"MLflow UI on http://127.0.0.1:{arguments.port} for {uri}; end it with Ctrl-C", flush=True)
-    words = ["-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(arguments.port)]
+    shown, page = _ui_address(uri, arguments)
+    print(f"MLflow UI on {page} for {shown}; end it with Ctrl-C", flush=True)
+    words = ["-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(arguments.port), "--workers", "1"]
     os.execv(sys.executable, [sys.executable, *words])
+
+
+def _ui_address(uri: str, arguments: argparse.Namespace) -> tuple[str, str]:
+    """The store without its password, and where a browser finds the comparison of the variants."""
+    server = f"http://127.0.0.1:{arguments.port}"
+    return _quantgate("stores").without_password(uri), _quantgate("stores").comparison(uri, arguments.reports, server)
 
 
 if __name__ == "__main__":

@@ -114,6 +114,9 @@ class RunConfig:
     experiment: str
     registered_model: str
     alias: str
+    challenger: str | None
+    artifacts: str | None
+    system_metrics: bool
     provenance: Literal["machine", "fixed"]
     run_id: str | None
     workloads: tuple[Workload, ...] = ()
@@ -230,12 +233,15 @@ class _Divergence(_Section):
 class _MLflow(_Section):
     tracking_uri: str | None = None
     experiment: Annotated[str, Field(min_length=1)] = "quantgate"
+    artifacts: Annotated[str, Field(min_length=1)] | None = None
+    system_metrics: bool = True
 
 
 class _Promotion(_Section):
     registry: str = "mlflow"
     model: Annotated[str, Field(pattern=NAME)] | None = None
     alias: str = "champion"
+    challenger: str | None = None
 
 
 class _Dataset(_Section):
@@ -471,6 +477,9 @@ def load_run(path: Path) -> RunConfig:
         experiment=raw.mlflow.experiment,
         registered_model=raw.promotion.model or raw.model.name,
         alias=raw.promotion.alias,
+        challenger=raw.promotion.challenger,
+        artifacts=_artifacts(raw.mlflow.artifacts, base),
+        system_metrics=raw.mlflow.system_metrics,
         provenance=raw.provenance,
         run_id=raw.run_id,
     )
@@ -569,6 +578,11 @@ def _tracking_uri(text: str | None, base: Path, out: Path) -> str:
     if text.startswith(prefix) and not text.startswith(prefix + "/"):
         return prefix + str(_resolve(base, text.removeprefix(prefix)))
     return text
+
+
+def _artifacts(text: str | None, base: Path) -> str | None:
+    """A folder beside the config, or an address as it stands."""
+    return text if text is None or "://" in text else str(_resolve(base, text))
 
 
 def _model_source(raw: _Model, base: Path) -> ModelSource:
@@ -794,10 +808,20 @@ def _check_names(raw: _Run, document: _Document) -> None:
             plugins.check(seam, name)
         except UnknownPlugin as error:
             raise document.error(where, str(error)) from error
-    try:
-        check_alias(raw.promotion.alias)
-    except ConfigError as error:
-        raise document.error(("promotion", "alias"), error.what) from error
+    _check_aliases(raw, document)
+
+
+def _check_aliases(raw: _Run, document: _Document) -> None:
+    """The champion's alias and the challenger's: allowed names, and two of them."""
+    for key, name in (("alias", raw.promotion.alias), ("challenger", raw.promotion.challenger)):
+        try:
+            if name is not None:
+                check_alias(name)
+        except ConfigError as error:
+            raise document.error(("promotion", key), error.what) from error
+    if raw.promotion.challenger == raw.promotion.alias:
+        what = f"the candidate on trial cannot have the alias of the one that is out, '{raw.promotion.alias}': name another"
+        raise document.error(("promotion", "challenger"), what)
 
 
 def _check_provenance(raw: _Run, document: _Document) -> None:

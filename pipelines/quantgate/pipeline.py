@@ -9,19 +9,19 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import admission, gathering, golden, judging, plugins, preflight, provenance, rundir, runs, texts
+from quantgate import admission, gathering, golden, judging, plugins, preflight, provenance, rundir, runs, stores, texts
 from quantgate.config import UNCORRECTED, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
 from quantgate.measuring import Run, measure_all, planned
-from quantgate.ports import Display, Registry, Sink
+from quantgate.ports import Display, Sink
 from quantgate.records import (
     UNDATED,
     DeviceInfo,
@@ -35,7 +35,7 @@ from quantgate.records import (
     RunInfo,
     VariantEvidence,
 )
-from quantgate.stages import gate, promote, report
+from quantgate.stages import choosing, gate, promote, report
 from quantgate.stages.plan import names_fault
 from quantgate.stages.report import Context
 
@@ -78,7 +78,8 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
         started_s = display.now_s()
         display.start(folder, planned(config, goldens))
         try:
-            measure_all(work)
+            with _watched(work):
+                measure_all(work)
             finished = _finish(work, options, started_s)
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
@@ -91,6 +92,18 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
             display.stop()
         runs.store_info(folder, replace(info, state="complete"))
     return finished
+
+
+def _watched(work: Run) -> AbstractContextManager[object]:
+    """Watch the machine while measuring, for runs that MLflow will show."""
+    if "mlflow" not in work.config.sinks or not work.config.system_metrics:
+        return nullcontext()
+    try:
+        watched: AbstractContextManager[object] = plugins.beside("watch", "mlflow")(work.folder)
+    except Exception as error:
+        work.display.note(f"system metrics are not available: {error}")
+        return nullcontext()
+    return watched
 
 
 def _resume_command(config: RunConfig, folder: Path, options: Options) -> str:
@@ -125,8 +138,10 @@ def _run_folder(config: RunConfig, options: Options) -> tuple[Path, RunInfo]:
         registry=config.registry,
         registered_model=config.registered_model,
         alias=config.alias,
-        tracking_uri=config.tracking_uri,
+        tracking_uri=stores.without_password(config.tracking_uri),
         experiment=config.experiment,
+        artifacts=config.artifacts,
+        challenger=config.challenger,
     )
     return config.out / run_id, info
 
@@ -170,9 +185,11 @@ def _finish(work: Run, options: Options, started_s: float) -> Report:
     context = _context(work.info, work.goldens, work.config.policy, work.folder, seconds)
     judged = judge(evidence, context)
     _store_report(judged, work.folder)  # before the alias moves: what is out always has a report
-    promotion = _promote(work.info, judged, work.folder, work.display.note)
+    promotion = _promote(work.info, (judged, evidence), work.folder, work.display.note)
     final = replace(judged, promotion=promotion)
     publish(final, work.folder, _sinks(work, options), work.display.note)
+    if "mlflow" in work.config.sinks:
+        stores.follow(work.info, work.folder, _touched(promotion), work.display.note)
     return final
 
 
@@ -218,7 +235,7 @@ def _store_report(final: Report, folder: Path) -> None:
 def _sinks(work: Run, options: Options) -> list[Sink]:
     """The sinks of the config. One that cannot be made is reported and does not take the others along."""
     arguments: dict[str, dict[str, Any]] = {
-        "mlflow": {"tracking_uri": work.config.tracking_uri, "experiment": work.config.experiment},
+        "mlflow": {**stores.mlflow(work.info, work.folder), "tracking_uri": work.config.tracking_uri, "experiment": work.config.experiment},
         "console": {"stream": sys.stdout, "colour": options.colour},
     }
     made: list[Sink] = []
@@ -230,21 +247,23 @@ def _sinks(work: Run, options: Options) -> list[Sink]:
     return made
 
 
-def registry_of(info: RunInfo, folder: Path) -> Registry:
-    """The registry a run promotes into."""
-    adapter = plugins.load("registry", info.registry)
-    made: Registry = adapter(folder.parent / "registry.json") if info.registry == "local" else adapter(tracking_uri=info.tracking_uri)
-    return made
-
-
-def _promote(info: RunInfo, judged: Report, folder: Path, warn: Callable[[str], None]) -> Promotion:
-    target = promote.Target(registry=info.registry, model=info.registered_model, alias=info.alias)
+def _promote(info: RunInfo, of: tuple[Report, Evidence], folder: Path, warn: Callable[[str], None]) -> Promotion:
+    judged, evidence = of
+    target = promote.Target(registry=info.registry, model=info.registered_model, alias=info.alias, challenger=info.challenger)
     try:
-        registry = registry_of(info, folder)
+        registry = stores.registry_of(info, folder)
     except Exception as error:
         warn(f"the registry is not available: {error}")
         return promote.failed(target, error)
-    return promote.promote(registry, target, judged, warn)
+    others = [one for one in judged.verdicts if one.variant != judged.chosen]
+    runner_up, _ = choosing.choose(others, evidence, judged.policy) if judged.chosen is not None else (None, "")
+    return promote.promote(registry, target, judged, warn, runner_up)
+
+
+def _touched(promotion: Promotion) -> tuple[str | None, ...]:
+    """The versions whose aliases a promotion changed, or may have."""
+    trial = promotion.trial
+    return promotion.previous, promotion.version, *(() if trial is None else (trial.previous, trial.version))
 
 
 def _device_of(work: Run) -> DeviceInfo | None:
@@ -357,9 +376,8 @@ def rehearse(folder: Path, alias: str | None) -> tuple[Report, str]:
     judged = judge_stored(folder)
     refuse_missing(judged)
     target = promote.Target(registry=info.registry, model=info.registered_model, alias=alias or info.alias)
-    store = info.tracking_uri.removeprefix("sqlite:///")
-    unused = info.registry == "mlflow" and store != info.tracking_uri and not Path(store).is_file()  # asking would create it
-    previous = None if unused else registry_of(info, folder).alias(target.model, target.alias)
+    unused = info.registry == "mlflow" and not stores.exists(info)  # asking would create it
+    previous = None if unused else stores.registry_of(info, folder).alias(target.model, target.alias)
     return judged, promote.rehearsed(target, judged, previous)
 
 
@@ -369,13 +387,24 @@ def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None])
     The run's pages are written again and say what was promoted.
     """
     info = runs.load_info(folder)
-    if alias is not None:
-        info = replace(info, alias=alias)
+    asked = info if alias is None else replace(info, alias=alias, challenger=None)
     with rundir.held(folder):
         judged = _judged_again(folder, info, runs.load_policy(folder))
         refuse_missing(judged)
-        final = replace(judged, promotion=_promote(info, judged, folder, warn))
+        promotion = _promote(asked, (judged, runs.load_evidence(folder)), folder, warn)
+        final = replace(judged, promotion=promotion)
         publish(final, folder, pages(), warn)
+        stores.follow(info, folder, _touched(promotion), warn, also=asked.alias)
     return final
+
+
+def publish_stored(folder: Path, sink: Sink, warn: Callable[[str], None]) -> str:
+    """Publish a stored report once more, or after a failure, and return where it is. Moves nothing, and only reads the folder."""
+    info, report = runs.load_info(folder), runs.load_report(folder)
+    with rundir.held(folder):
+        where = sink.publish(report, folder)
+        if report.promotion is not None:
+            stores.follow(info, folder, _touched(report.promotion), warn)
+    return where
 
 

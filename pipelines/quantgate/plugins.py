@@ -91,6 +91,9 @@ BESIDE: dict[str, dict[str, str]] = {
         "fake": "quantgate.quantizers.fake:settings",
     },
     "texts": {"dataset": "quantgate.quantizers.texts:of_dataset"},
+    "marks": {"mlflow": "quantgate.sinks.mlflow_marks:MlflowMarks"},
+    "comparison": {"mlflow": "quantgate.sinks.mlflow_view:comparison"},
+    "watch": {"mlflow": "quantgate.sinks.mlflow_system:SystemWatch"},
 }
 """What built-in adapters have beside them and no port asks for: how a quantizer reads a variant, what reads a dataset's texts."""
 

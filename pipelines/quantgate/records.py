@@ -1009,6 +1009,10 @@ class RunInfo:
     tracking_uri: str
     experiment: str
     schema_version: int = 1
+    artifacts: str | None = None
+    """Where MLflow's artifacts go, where the config names a place."""
+    challenger: str | None = None
+    """The alias of the candidate on trial, where the config names one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1501,6 +1505,17 @@ class GoldenRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """The candidate that was put on trial beside the one that is out: the best other one that passed."""
+
+    alias: str
+    variant: str
+    version: str
+    previous: str | None
+    """The version that the alias pointed at before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Promotion:
     """What was promoted, or why nothing was."""
 
@@ -1512,6 +1527,7 @@ class Promotion:
     version: str | None
     previous: str | None
     because: str
+    trial: Trial | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quantgate import pipeline, rundir, runs
+from quantgate import rundir, runs, stores
 from quantgate.errors import RegistryError, UsageError
 
 
@@ -21,13 +21,13 @@ class Rollback:
     expecting: str | None = None
 
 
-def roll_back(asked: Rollback) -> str:
+def roll_back(asked: Rollback, warn: Callable[[str], None]) -> str:
     """Move the alias back by compare-and-set and return what was done. Raises ``RegistryError`` where nothing may be moved."""
     if not asked.reason.strip():
         raise UsageError("a rollback needs a reason: what is wrong with the version that is out")
     info = runs.load_info(asked.run)
     model, alias = info.registered_model, asked.alias or info.alias
-    registry = pipeline.registry_of(info, asked.run)
+    registry = stores.registry_of(info, asked.run)
     tags, current = registry.tags(model, asked.to), registry.alias(model, alias)
     if asked.to == current:
         raise RegistryError(f"alias '{alias}' of '{model}' points at version {current} already; nothing was moved")
@@ -36,6 +36,7 @@ def roll_back(asked: Rollback) -> str:
     _refuse_unusable(asked.to, tags)
     reason = " ".join(asked.reason.split())
     registry.move(model, alias, to=asked.to, expecting=asked.expecting or current, reason=reason)
+    stores.follow(info, asked.run, (current, asked.to), warn, also=alias)
     what = f"{tags.get('variant', 'a variant')} of run {tags.get('run_id', 'not known')}"
     return f"{alias} of {model}: version {asked.expecting or current} -> version {asked.to}, {what}. Reason on record: {reason}"
 

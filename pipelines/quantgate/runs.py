@@ -104,6 +104,14 @@ def only_model(reports: Path) -> Path:
     return found[-1].parent.resolve()
 
 
+def newest(reports: Path) -> RunInfo:
+    """The run of a folder that was written to last. Raises ``UsageError`` where there is none."""
+    found = max(reports.glob("*/run.json"), key=lambda path: path.stat().st_mtime, default=None)
+    if found is None:
+        raise UsageError(f"there is no run in {reports}; name the folder with --reports")
+    return load_info(found.parent)
+
+
 def tracking_uri(reports: Path) -> str:
     """The MLflow store in a folder of reports; where there is none, the one that the newest run there names."""
     here = (reports / "mlflow.db").resolve()

@@ -636,3 +636,22 @@ def test_several_tasks_of_the_harness_make_a_name_that_reports_can_have(tmp_path
     """Names and files of tasks, joined."""
     (found,) = load_run(written(tmp_path, RUN.replace("[sets/a/v1]", "[{lm_eval: {tasks: [arc_easy, tasks/ours.yaml]}}]"))).golden_sets
     assert getattr(found, "name", None) == "arc_easy-ours"
+
+
+@pytest.mark.parametrize("name", ["latest", "v1", "a/b", "champion"])
+def test_the_alias_on_trial_is_checked_like_the_other(tmp_path: Path, name: str) -> None:
+    """A name no registry takes, or the champion's own, is refused with its line before anything runs."""
+    error = refused(written(tmp_path, changed("alias: champion", f"alias: champion, challenger: {name}")))
+    assert error.line == 20
+    assert "alias" in str(error)
+
+
+def test_settings_of_the_release_are_read(tmp_path: Path) -> None:
+    """The challenger's alias, the place of artifacts beside the config or as an address, and whether the machine is watched."""
+    found = load_run(written(tmp_path, RUN))
+    assert (found.challenger, found.artifacts, found.system_metrics) == (None, None, True)
+    text = changed("alias: champion", "alias: champion, challenger: trial") + "mlflow: {artifacts: kept, system_metrics: false}\n"
+    found = load_run(written(tmp_path, text))
+    assert (found.challenger, found.artifacts, found.system_metrics) == ("trial", str(tmp_path / "kept"), False)
+    found = load_run(written(tmp_path, RUN + 'mlflow: {artifacts: "s3://bucket/path"}\n'))
+    assert found.artifacts == "s3://bucket/path"

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipelines" / "quantgate"
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
-    "docs/judging-files.md", "docs/signing.md",
+    "docs/judging-files.md", "docs/signing.md", "docs/mlflow.md",
 )  # fmt: skip
 ADAPTERS = ("quantizers", "engines", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render")
 PARTS_OF_ADAPTERS = {
@@ -47,6 +47,10 @@ PARTS_OF_ADAPTERS = {
     "engines/forest",
     "sinks/mlflow_store",
     "sinks/mlflow_figures",
+    "sinks/mlflow_marks",
+    "sinks/mlflow_system",
+    "sinks/mlflow_view",
+    "registries/mlflow_claims",
     "signers/envelope",
 }
 """Modules beside the adapters that are none themselves."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -37,5 +38,5 @@ def run(arguments: argparse.Namespace) -> int:
     asked = back.Rollback(
         run=folder, alias=arguments.alias, to=arguments.to, expecting=arguments.expecting, reason=arguments.reason
     )
-    print(back.roll_back(asked))
+    print(back.roll_back(asked, lambda text: print(f"quantgate: {text}", file=sys.stderr)))
     return 0

@@ -61,6 +61,7 @@ def candidate_of(report: Report, variant: str) -> Candidate:
         "outcome": _outcome(report, verdict),
         "verdict": verdict.outcome,
         "waivers": _waived(verdict),
+        "waived_until": _waived_until(report, verdict),
         "report": _report_location(report, row.artifact_path),
         "run_id": report.run_id,
         "variant": variant,
@@ -76,8 +77,23 @@ def _waived(verdict: Verdict) -> str:
     return "; ".join(said) or "none"
 
 
-def check_promotable(model: str, version: str, outcome: str | None) -> None:
-    """Raise ``RegistryError`` where the version's outcome is not ``pass``; no outcome is not a pass."""
+def _waived_until(report: Report, verdict: Verdict) -> str:
+    """The first day on which a waiver that this pass rests on ends, as an ISO date; ``none`` where it rests on none."""
+    waived = {check.name for check in verdict.checks if check.waived_by}
+    days = [one.expires for one in report.policy.waivers if one.variant == verdict.variant and one.check in waived]
+    return min(days, default="none")
+
+
+def check_promotable(model: str, version: str, tags: Mapping[str, str], now_s: float) -> None:
+    """Raise ``RegistryError`` where the version did not pass, or passed by a waiver that has ended; no outcome is not a pass.
+
+    ``now_s``: seconds since 1970. A waiver holds up to and including its day.
+    """
+    until, today = tags.get("waived_until", "none"), datetime.fromtimestamp(now_s, UTC).date().isoformat()
+    if until != "none" and until < today:
+        what = f"it passed by a waiver that held until {until}, and today is {today}"
+        raise RegistryError(f"version {version} of '{model}' may not receive an alias: {what}; judge it anew under a policy that holds")
+    outcome = tags.get("outcome")
     if outcome != "pass":
         found = f"its outcome is '{outcome}'" if outcome else "it carries no outcome"
         raise RegistryError(f"version {version} of '{model}' may not receive an alias: {found}, only 'pass' goes out")
@@ -175,7 +191,7 @@ class LocalRegistry:
         check_alias(alias)
         with self._changing() as state:
             entry = _model(state, model)
-            check_promotable(model, to, _version(entry, model, to)["tags"].get("outcome"))
+            check_promotable(model, to, _version(entry, model, to)["tags"], self._clock())
             found = entry["aliases"].get(alias)
             check_expected(model, alias, found, expecting)
             entry["aliases"][alias] = to

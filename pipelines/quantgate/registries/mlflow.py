@@ -1,20 +1,19 @@
 """MLflow's model registry: versions that point at the stored artifact, and the alias that says which one is out.
 
-MLflow has no compare-and-set. Over a local SQLite store a move is made under the lock file beside the database, which
-every quantgate process holds for it (``mlflow`` commands typed by a person do not). On a server there is no lock: the
-alias is read, set and read back, a lost race is reported, and the moment between reading and setting remains.
+MLflow has no compare-and-set. Over a local SQLite store a change is made under the lock file beside the database, over
+any other store under a claim (``mlflow_claims``); every quantgate process does so (``mlflow`` commands typed by a person
+do not). The alias is read, set and read back, so that what somebody else did in between is reported.
 
-A local store takes the artifact's own ``file:`` address as a version's source. A server refuses local paths outside
+A database takes the artifact's own ``file:`` address as a version's source. A server refuses local paths outside
 of a run's artifacts, so there the source is a small pointer file, logged to a run of the experiment ``quantgate-
 registry``; the tag ``artifact_path`` holds the path in both cases. Weights are never copied.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,23 +21,24 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from quantgate.errors import ConfigError, RegistryError
+from quantgate.errors import RegistryError, UsageError
 from quantgate.names import check_alias
 from quantgate.records import Report
 from quantgate.registries.local import Candidate, candidate_of, check_expected, check_promotable, identity
-from quantgate.sinks.mlflow_store import Store, database_of, quiet
+from quantgate.registries.mlflow_claims import claimed
+from quantgate.sinks.mlflow_store import Store, database_of, is_server, quiet, shown
 
 POINTER_EXPERIMENT = "quantgate-registry"
 _POINTER_FOLDER = "checkpoint"
 
 
 class MlflowRegistry:
-    """The registry port over MLflow. ``tracking_uri``: ``sqlite:///<file>.db`` or the address of a server."""
+    """The registry port over MLflow. ``tracking_uri``: ``sqlite:///<file>.db``, another database, or the address of a server."""
 
-    def __init__(self, *, tracking_uri: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, tracking_uri: str, artifacts: str | None = None, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._database = database_of(tracking_uri)
-        self._uri = tracking_uri
+        self._uri, self._artifacts = tracking_uri, artifacts
 
     def register(self, model: str, report: Report, variant: str) -> str:
         """Record a judged candidate and return its version. Raises ``RegistryError``.
@@ -48,11 +48,12 @@ class MlflowRegistry:
         candidate = candidate_of(report, variant)
         with self._open() as client:
             _create_model(client, model)
-            for found in _versions(client, model):
-                if identity(found.tags) == candidate.identity:
-                    _retag(client, found, candidate)
-                    return str(found.version)
-            return self._create_version(client, model, candidate)
+            with self._alone(client, model):
+                for found in _versions(client, model):
+                    if identity(found.tags) == candidate.identity:
+                        _retag(client, found, candidate)
+                        return str(found.version)
+                return self._create_version(client, model, candidate)
 
     def alias(self, model: str, alias: str) -> str | None:
         """The version the alias points at, None where it points nowhere. Raises ``RegistryError``."""
@@ -65,8 +66,8 @@ class MlflowRegistry:
         The reason of a move back becomes a tag of both versions, ``rollback.<time>.<alias>``; tags of earlier ones stay.
         """
         check_alias(alias)
-        with self._open() as client:
-            check_promotable(model, to, _outcome(client, model, to))
+        with self._open() as client, self._alone(client, model, version=to):
+            check_promotable(model, to, _found(client, model, to).tags, self._clock())
             check_expected(model, alias, _alias(client, model, alias), expecting)
             client.set_registered_model_alias(model, alias, to)
             found = _alias(client, model, alias)
@@ -83,6 +84,14 @@ class MlflowRegistry:
         with self._open() as client:
             return dict(_found(client, model, version).tags)
 
+    @contextmanager
+    def _alone(self, client: MlflowClient, model: str, *, version: str | None = None) -> Iterator[None]:
+        """Keep others from changing the model meanwhile. A ``version`` that does not exist is refused before anything is claimed."""
+        if version is not None:
+            _found(client, model, version)
+        with nullcontext() if self._database is not None else claimed(client, model, clock=self._clock):
+            yield
+
     def _note(self, client: MlflowClient, model: str, alias: str, move: tuple[str | None, str], reason: str) -> None:
         """Why an alias went back, on the version it left and on the one it points at."""
         at = datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
@@ -96,7 +105,7 @@ class MlflowRegistry:
     def _create_version(self, client: MlflowClient, model: str, candidate: Candidate) -> str:
         """A new version, which points at the artifact where it lies."""
         source, run_id = Path(candidate.artifact_path).absolute().as_uri(), None
-        if self._database is None:
+        if is_server(self._uri):
             source, run_id = _pointer(client, model, candidate, source)
         about = f"{candidate.tags['variant']} of quantgate run {candidate.tags['run_id']}: {candidate.tags['outcome']}"
         created = client.create_model_version(
@@ -109,15 +118,14 @@ class MlflowRegistry:
         """A client whose store exists, under the lock of a local one; every other error becomes ``RegistryError``."""
         try:
             with quiet():
-                store = Store(self._uri)
+                store = Store(self._uri, artifacts=self._artifacts)
                 with store.exclusively():
                     yield store.client
-        except (RegistryError, ConfigError):
+        except (RegistryError, UsageError):
             raise
         except Exception as error:  # the library's errors have no common class
             why = str(error).strip().partition("\n")[0] or type(error).__name__
-            shown = re.sub(r"//[^/@]*@", "//", self._uri)
-            raise RegistryError(f"MLflow registry at {shown}: {why.replace(self._uri, shown)}") from error
+            raise RegistryError(f"MLflow registry at {shown(self._uri)}: {why.replace(self._uri, shown(self._uri))}") from error
 
 
 def _alias(client: MlflowClient, model: str, alias: str) -> str | None:
@@ -129,12 +137,6 @@ def _alias(client: MlflowClient, model: str, alias: str) -> str | None:
             return None
         raise
     return None if found is None else str(found)
-
-
-def _outcome(client: MlflowClient, model: str, version: str) -> str | None:
-    """The outcome a version was registered with. Raises ``RegistryError`` where there is no such version."""
-    outcome: str | None = _found(client, model, version).tags.get("outcome")
-    return outcome
 
 
 def _found(client: MlflowClient, model: str, version: str) -> Any:
@@ -159,7 +161,7 @@ def _create_model(client: MlflowClient, model: str) -> None:
 
 def _versions(client: MlflowClient, model: str) -> Iterator[Any]:
     """Every version of the model, page by page."""
-    quoted = f'name="{model}"' if "'" in model else f"name='{model}'"
+    quoted = f"name={_quoted(model)}"
     token: str | None = None
     while True:
         page = client.search_model_versions(quoted, page_token=token)
@@ -167,6 +169,11 @@ def _versions(client: MlflowClient, model: str) -> Iterator[Any]:
         token = page.token
         if not token:
             return
+
+
+def _quoted(text: str) -> str:
+    """The text as MLflow's filters take it."""
+    return f'"{text}"' if "'" in text else f"'{text}'"
 
 
 def _retag(client: MlflowClient, found: Any, candidate: Candidate) -> None:
@@ -178,10 +185,13 @@ def _retag(client: MlflowClient, found: Any, candidate: Candidate) -> None:
 
 
 def _pointer(client: MlflowClient, model: str, candidate: Candidate, address: str) -> tuple[str, str]:
-    """Source and run id for a server: a pointer file as the artifact of a run of its own."""
-    run = client.create_run(
-        _experiment(client), run_name=f"{model} {candidate.tags['variant']}", tags=dict(candidate.tags)
-    )
+    """Source and run id for a server: a pointer file as the artifact of a run of its own, or of one that was left half done."""
+    experiment_id = _experiment(client)
+    wanted = {"artifact_sha256": candidate.identity[0], "evidence_sha256": candidate.identity[1], "registered_model": model}
+    query = " and ".join(f"tags.{key} = {_quoted(value)}" for key, value in wanted.items())
+    found = client.search_runs([experiment_id], query, max_results=1)
+    name, tags = f"{model} {candidate.tags['variant']}", {**candidate.tags, "registered_model": model}
+    run = found[0] if found else client.create_run(experiment_id, run_name=name, tags=tags)
     run_id = str(run.info.run_id)
     content = {"artifact": address, "sha256": candidate.tags["artifact_sha256"], "note": "weights lie at this address"}
     client.log_dict(run_id, content, f"{_POINTER_FOLDER}/pointer.json")

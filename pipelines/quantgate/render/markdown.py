@@ -50,6 +50,12 @@ def page(report: Report) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
+def summary(report: Report) -> str:
+    """Render the table of variants and what was promoted: what stands where there is room for one table only."""
+    promoted = f"**{_text(promotion_line(report))}**" if report.promotion is not None else ""
+    return "\n\n".join(block for block in (_text(report.headline), _variants(report), promoted) if block)
+
+
 def _text(text: str) -> str:
     """Escape what Markdown and HTML would read, on one line."""
     marked = _MARKS.sub(r"\\\1", plain(text))

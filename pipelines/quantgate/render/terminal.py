@@ -144,7 +144,8 @@ def promotion_line(report: Report) -> str:
         return f"Nothing is promoted: {promotion.because}"
     was = "" if promotion.previous is None else f" (before: version {promotion.previous})"
     moved = f"{promotion.alias} -> version {promotion.version}{was}"
-    return f"{promotion.variant} is promoted: {moved}. {promotion.because}".rstrip()
+    trial = "" if (one := promotion.trial) is None else f" {one.variant} is on trial: {one.alias} -> version {one.version}."
+    return f"{promotion.variant} is promoted: {moved}. {promotion.because}".rstrip() + trial
 
 
 def plain(text: str) -> str:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from mlflow.entities import Metric, Param, RunTag
+from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
 from quantgate.errors import QuantgateError
 from quantgate.records import GoldenRow, Report, Scalar
@@ -36,6 +36,7 @@ from quantgate.sinks.mlflow_figures import (
     metric_name,
     metric_names,
     params_of,
+    pictures,
     row_of,
     run_tags,
     storable,
@@ -43,7 +44,9 @@ from quantgate.sinks.mlflow_figures import (
     variant_tags,
     variants_of,
 )
-from quantgate.sinks.mlflow_store import Store, database_of, quiet
+from quantgate.sinks.mlflow_store import Store, database_of, is_server, quiet, shown
+from quantgate.sinks.mlflow_system import system_figures
+from quantgate.sinks.mlflow_view import KIND, MODEL_TRAINING, VIEW_TAG, address, same_view, view_tag
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -86,7 +89,7 @@ class RunWriter:
         names = metric_names(figure.name for figure in figures)
         stands = {key: self._newest(key) for key in names.values() if key in self._known.data.metrics}
         new = [
-            Metric(names[figure.name], figure.value, self._now_ms, figure.step)
+            Metric(names[figure.name], figure.value, self._now_ms if figure.at_ms is None else figure.at_ms, figure.step)
             for figure in figures
             if stands.get(names[figure.name], {}).get(figure.step) != figure.value
         ]
@@ -103,8 +106,20 @@ class RunWriter:
         if file in {found.path for found in self._do(self._store.client.list_artifacts, self.run_id)}:
             whole = {"columns": list(columns), "data": [list(row) for row in zip(*columns.values(), strict=True)]}
             self._do(self._store.client.log_text, self.run_id, json.dumps(whole), file)
+            self._name_table(file)
         else:
             self._do(self._store.client.log_table, self.run_id, dict(columns), file)
+
+    def _name_table(self, file: str) -> None:
+        """Say which artifact is a table, for the UI. ``log_table`` does so after the file, so one that was cut off may not have."""
+        known = json.loads(self._known.data.tags.get(MLFLOW_LOGGED_ARTIFACTS, "[]"))
+        if (entry := {"path": file, "type": "table"}) not in known:
+            self._do(self._store.client.set_tag, self.run_id, MLFLOW_LOGGED_ARTIFACTS, json.dumps([*known, entry]))
+
+    def pictures(self, drawn: Mapping[str, str]) -> None:
+        """The figures of the page, each a file that the UI shows."""
+        for name, svg in drawn.items():
+            self._do(self._store.client.log_text, self.run_id, svg, f"figures/{name}")
 
     def inputs(self, golden_sets: Sequence[GoldenRow]) -> None:
         """Log the golden sets as input datasets."""
@@ -121,8 +136,6 @@ class RunWriter:
                 self._do(self._store.client.log_artifact, self.run_id, str(file))
         if not policies:
             self._do(self._store.client.log_dict, self.run_id, asdict(report.policy), "policy.json")
-        if (folder / "figures").is_dir():
-            self._do(self._store.client.log_artifacts, self.run_id, str(folder / "figures"), "figures")
 
     def end(self, status: str, end_ms: int) -> None:
         """End the run; MLflow's links, which it prints for a server, are left to the caller's sentence."""
@@ -162,11 +175,13 @@ class MlflowSink:
         *,
         tracking_uri: str,
         experiment: str,
+        artifacts: str | None = None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         database_of(tracking_uri)
-        self._uri, self._experiment, self._clock, self._sleep = tracking_uri, experiment, clock, sleep
+        self._uri, self._experiment, self._artifacts = tracking_uri, experiment, artifacts
+        self._clock, self._sleep = clock, sleep
 
     def publish(self, report: Report, folder: Path) -> str:
         """Publish or update the run; returns where a person finds it.
@@ -180,14 +195,14 @@ class MlflowSink:
             except QuantgateError:
                 raise
             except Exception as error:  # the library's errors have no common class; the caller reports ours
-                why = _first_line(error).replace(self._uri, _shown(self._uri))
+                why = _first_line(error).replace(self._uri, shown(self._uri))
                 raise QuantgateError(
-                    f"MLflow at {_shown(self._uri)}: {why}; the report is whole in {folder}"
+                    f"MLflow at {shown(self._uri)}: {why}; the report is whole in {folder}"
                 ) from error
 
     def _publish(self, report: Report, folder: Path) -> str:
         """Runs first, then each variant, then the run as a whole."""
-        store = Store(self._uri, sleep=self._sleep)
+        store = Store(self._uri, artifacts=self._artifacts, sleep=self._sleep)
         with store.exclusively():
             experiment_id, parent, children = self._runs(store, report)
         problems: list[str] = []
@@ -206,18 +221,29 @@ class MlflowSink:
         experiment_id = store.experiment(self._experiment)
         known = store.runs(experiment_id, report.run_id)
         start_ms, now_ms = self._span_ms(report)[0], int(self._clock() * 1000)
+        self._prepare(store, experiment_id, view_tag(report, now_ms))
 
-        def writer(key: str | None, name: str, tags: dict[str, str]) -> RunWriter:
+        def writer(key: str | None, name: str, tags: dict[str, str], place: int = 0) -> RunWriter:
             found = known.get(key) or store.attempt(
-                store.client.create_run, experiment_id, start_time=start_ms, tags=tags, run_name=storable(name)
+                store.client.create_run, experiment_id, start_time=start_ms - place, tags=tags, run_name=storable(name)
             )
             if found.info.experiment_id != experiment_id:
                 raise QuantgateError(f"MLflow put run {found.info.run_id} into experiment {found.info.experiment_id}")
             return RunWriter(store, found, now_ms)
 
         parent = writer(None, f"{report.model} {report.run_id}", run_tags(report, None))
-        children = {v: writer(v, v, variant_tags(report, v, parent.run_id)) for v in variants_of(report)}
+        variants = enumerate(variants_of(report))  # a millisecond apart: the UI, newest first, shows them in the report's order
+        children = {v: writer(v, v, variant_tags(report, v, parent.run_id), place) for place, v in variants}
         return experiment_id, parent, children
+
+    @staticmethod
+    def _prepare(store: Store, experiment_id: str, view: str | None) -> None:
+        """Tell the UI how to open the experiment; what a person chose as its kind stays."""
+        tags = store.attempt(store.client.get_experiment, experiment_id).tags
+        if KIND not in tags:
+            store.attempt(store.client.set_experiment_tag, experiment_id, KIND, MODEL_TRAINING)
+        if view is not None and not same_view(tags.get(VIEW_TAG), view):
+            store.attempt(store.client.set_experiment_tag, experiment_id, VIEW_TAG, view)
 
     @contextmanager
     def _ended(
@@ -245,9 +271,9 @@ class MlflowSink:
 
     def _sentence(self, experiment_id: str, run_id: str, variants: int) -> str:
         """Where a person finds the run."""
-        place = f"run {run_id} and {variants} variants in experiment '{self._experiment}' of {_shown(self._uri)}"
-        if self._uri.startswith("http"):
-            return f"MLflow: {place}; open {_shown(self._uri)}/#/experiments/{experiment_id}/runs/{run_id}"
+        place = f"run {run_id} and {variants} variants in experiment '{self._experiment}' of {shown(self._uri)}"
+        if is_server(self._uri):
+            return f"MLflow: {place}; open {address(shown(self._uri), experiment_id)}"
         return f"MLflow: {place}; open it with: quantgate ui"
 
 
@@ -264,15 +290,12 @@ def _fill_run(parent: RunWriter, report: Report, folder: Path) -> None:
     """Everything of the run as a whole."""
     parent.tags(run_tags(report, folder))
     parent.params(params_of(report, None))
+    parent.metrics(list(system_figures(folder)))
     parent.inputs(report.golden_sets)
+    parent.pictures(pictures(report))
     parent.pages(report, folder)
 
 
 def _first_line(error: Exception) -> str:
     """What a message needs of an error whose text may be a page of SQL."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
-def _shown(uri: str) -> str:
-    """The address without user name and password."""
-    return re.sub(r"//[^/@]*@", "//", uri).rstrip("/")

@@ -17,6 +17,8 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from quantgate.errors import QuantgateError
 from quantgate.records import Check, GoldenRow, KLStatistics, MeasurementRow, Report, Scalar, Verdict
+from quantgate.render.figures import interval_figure, memory_figure, throughput_figure
+from quantgate.render.markdown import summary
 
 LONGEST_NAME = 250
 LONGEST_NOTE = 4000
@@ -73,11 +75,12 @@ def _escape(character: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """One metric. ``step`` is the batch size for ``speed/*`` by batch, else 0."""
+    """One metric. ``step``: batch size for ``speed/*`` by batch, sample for ``system/*``, else 0. ``at_ms``: when, where known."""
 
     name: str
     value: float
     step: int = 0
+    at_ms: int | None = None
 
 
 _Raw = tuple[str, float | None, int]
@@ -109,6 +112,7 @@ def _quality(report: Report, variant: str, verdict: Verdict | None) -> Iterator[
         yield f"{check.name}/loss", check.estimate, 0
         yield f"{check.name}/loss_upper", check.bound, 0
         yield f"{check.name}/margin", check.margin, 0
+        yield f"{check.name}/room", _room(check), 0
         yield f"{check.name}/flips_share", _flips_share(check), 0
 
 
@@ -146,6 +150,11 @@ def _quality_checks(verdict: Verdict | None) -> Iterable[Check]:
     return found.values()
 
 
+def _room(check: Check) -> float | None:
+    """What is left of the margin above the upper bound: a check that passes has some, one that does not has less than none."""
+    return None if check.bound is None or check.margin is None else check.margin - check.bound
+
+
 def _flips_share(check: Check) -> float | None:
     """Items whose correctness changed, either way, over all compared items."""
     return None if check.b is None or check.c is None or not check.n else (check.b + check.c) / check.n
@@ -154,6 +163,7 @@ def _flips_share(check: Check) -> float | None:
 def _memory(row: MeasurementRow) -> Iterator[_Raw]:
     """Weights and ceiling. Freed memory of a simulated variant is arithmetic and not published as measured."""
     yield "memory/weight_bytes", row.weight_bytes, 0
+    yield "memory/share_quantized", row.share_quantized, 0
     if not row.freed_simulated:
         yield "memory/freed_bytes", row.freed_bytes, 0
         yield "memory/freed_share", row.freed_share, 0
@@ -194,6 +204,7 @@ def params_of(report: Report, variant: str | None) -> dict[str, str]:
         "golden_set": ", ".join(f"{golden.name} {golden.version}" for golden in report.golden_sets) or None,
         "policy_sha256": report.policy_sha256,
         "quantizer": row.quantizer if row else None,
+        "scheme": row.scheme if row else None,
         "bits": bits,
         "granularity": granularity,
         "dtype": row.dtype if row else None,
@@ -219,7 +230,7 @@ def run_tags(report: Report, folder: Path | None) -> dict[str, str]:
         "outcome": report.outcome,
         "verdict": report.outcome,
         "exit_code": str(report.exit_code),
-        "mlflow.note.content": _note(report.headline, *report.sentences),
+        "mlflow.note.content": _note(summary(report), *report.sentences),
     }
 
 
@@ -235,7 +246,7 @@ def variant_tags(report: Report, variant: str, parent: str) -> dict[str, str]:
         "quantgate.variant": variant,
         "mlflow.parentRunId": parent,
         "role": role,
-        "verdict": verdict.outcome if verdict else None,
+        "verdict": verdict.outcome if verdict and role != "reference" else None,
         "control_ok": None if control_ok is None else _yes(control_ok),
         "freed_simulated": "true" if row and row.freed_simulated else None,
         "mlflow.note.content": _note(verdict.because if verdict else "", row.note if row else ""),
@@ -246,6 +257,9 @@ def variant_tags(report: Report, variant: str, parent: str) -> dict[str, str]:
 def _common_tags(report: Report, promoted: bool) -> dict[str, str]:
     """Tags of every run."""
     return {
+        "mlflow.source.name": report.run_id,
+        "mlflow.source.type": "LOCAL",
+        **({"mlflow.source.git.commit": report.fingerprint.commit} if report.fingerprint.commit else {}),
         "quantgate.run_id": report.run_id,
         "quantgate.version": report.fingerprint.quantgate_version,
         "evidence_sha256": report.evidence_sha256,
@@ -284,11 +298,41 @@ def _verdict(report: Report, variant: str) -> Verdict | None:
 # ------------------------------------------------------------------------------------------------------ per-item table
 
 
+_FLIPS = ("lost", "gained", "")
+
+
 def table_of(report: Report, variant: str, folder: Path) -> dict[str, list[Scalar]]:
-    """Small columns, one row an item: every item from the folder, or the flips where the folder has no scores."""
-    files = sorted((folder / "variants" / variant / "scores").glob("*.jsonl"))
-    rows = [row for file in files for row in _score_rows(file)] or list(_flip_rows(report, variant))
+    """Small columns, one row an item: every item from the folder, or the flips where the folder has no scores.
+
+    Beside an item's score stands the reference's, and whether the item was lost or gained: scores are turned so that larger is better.
+    What was lost comes first, then what was gained.
+    """
+    reference = next((row.variant for row in report.measurements if row.role == "reference"), None)
+    base = {} if reference in (None, variant) else {_item(row): row["value"] for row in _scores(folder, str(reference))}
+    items = sorted((_beside(row, base) for row in _scores(folder, variant)), key=lambda row: _FLIPS.index(str(row.get("flip", ""))))
+    rows = items or list(_flip_rows(report, variant))
     return {column: [row.get(column) for row in rows] for column in (rows[0] if rows else ())}
+
+
+def _scores(folder: Path, variant: str) -> list[dict[str, Scalar]]:
+    """Every item of a variant, from its files."""
+    files = sorted((folder / "variants" / variant / "scores").glob("*.jsonl"))
+    return [row for file in files for row in _score_rows(file)]
+
+
+def _item(row: dict[str, Scalar]) -> tuple[Scalar, Scalar]:
+    return row["golden_set"], row["item_id"]
+
+
+def _beside(row: dict[str, Scalar], base: dict[tuple[Scalar, Scalar], Scalar]) -> dict[str, Scalar]:
+    """A row with the reference's score of the same item; without a reference as it is."""
+    if not base:
+        return row
+    ours, theirs = row["value"], base.get(_item(row))
+    known = isinstance(ours, int | float) and isinstance(theirs, int | float)
+    flip = "" if not known or ours == theirs else "lost" if ours < theirs else "gained"  # type: ignore[operator]
+    first = {"golden_set": row["golden_set"], "item_id": row["item_id"], "flip": flip, "value": ours, "reference_value": theirs}
+    return {**first, **row}
 
 
 def _score_rows(file: Path) -> Iterator[dict[str, Scalar]]:
@@ -312,6 +356,18 @@ def _flip_rows(report: Report, variant: str) -> Iterator[dict[str, Scalar]]:
 def _cell(value: Scalar) -> Scalar:
     """A table cell that can be written as JSON."""
     return storable(value) if isinstance(value, str) else value
+
+
+def pictures(report: Report) -> dict[str, str]:
+    """File name -> SVG of each figure of the page that has something to show, with a size of its own: the UI gives it none."""
+    drawn = {f"loss-{metric_name(golden.name)}": interval_figure(report, golden.name) for golden in report.golden_sets}
+    drawn |= {"memory": memory_figure(report), "throughput": throughput_figure(report)}
+    return {f"{name}.svg": _sized(svg) for name, svg in drawn.items() if svg.lstrip().startswith("<svg")}
+
+
+def _sized(svg: str) -> str:
+    """Width and height as its view box has them."""
+    return re.sub(r'viewBox="0 0 (\S+) (\S+)"', r'width="\1" height="\2" \g<0>', svg, count=1)
 
 
 def storable(text: str) -> str:

@@ -1,22 +1,26 @@
 """An MLflow store with what it lacks: one first use at a time, patience with a locked database, create-or-get.
 
-Sink and registry share it. A local SQLite store is set up once under a lock file beside it (``<database>.lock``): two first users would
-otherwise run the migrations twice.
+Sink and registry share it. A store is a local SQLite file, another database that is written to directly (PostgreSQL, MySQL), or a
+server's address. A local SQLite store is set up once under a lock file beside it (``<database>.lock``): two first users would otherwise run
+the migrations twice. For another database the lock file lies with the artifacts; machines that share none must not be first together.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from quantgate.errors import ConfigError, QuantgateError
+from quantgate.errors import ConfigError, MissingExtra, QuantgateError
 from quantgate.files import locked
 
 P = ParamSpec("P")
@@ -37,27 +41,61 @@ def database_of(tracking_uri: str) -> Path | None:
     return None
 
 
-class Store:
-    """An MLflow store with what it lacks: one first use at a time, patience with a locked database, create-or-get."""
+def is_server(tracking_uri: str) -> bool:
+    """Whether the store is reached over HTTP: such a one has artifacts and rules of its own."""
+    return tracking_uri.startswith(("http://", "https://"))
 
-    def __init__(self, tracking_uri: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
+
+def shown(tracking_uri: str) -> str:
+    """The address without user name and password."""
+    return re.sub(r"//[^/@]*@", "//", tracking_uri).rstrip("/")
+
+
+class Store:
+    """An MLflow store with what it lacks: one first use at a time, patience with a locked database, create-or-get.
+
+    ``artifacts``: folder or address for artifacts of a new experiment; without one beside an SQLite file. A server has its own.
+    """
+
+    def __init__(self, tracking_uri: str, *, artifacts: str | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
         """Connect, and create the tables where they are missing, in one process at a time.
 
-        MLflow runs the migrations as soon as a client is made. A file that is no database is refused at once.
+        MLflow runs the migrations as soon as a client is made. A file that is no database is refused at once, and a database whose driver
+        is not installed is a ``MissingExtra``.
         """
         self._sleep = sleep
         self.database = database_of(tracking_uri)
         self.uri = tracking_uri if self.database is None else f"sqlite:///{self.database}"
+        self.artifacts = self._place(artifacts)
         with self.exclusively():
             if self.database is not None:
                 _check_database(self.database)
-            self.client: MlflowClient = self.attempt(MlflowClient, tracking_uri=self.uri, registry_uri=self.uri)
+            try:
+                self.client: MlflowClient = self.attempt(MlflowClient, tracking_uri=self.uri, registry_uri=self.uri)
+            except ModuleNotFoundError as error:
+                raise _missing_driver(self.uri, str(error.name)) from error
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:
-        """Hold the lock file beside a local database; on a server there is none to hold."""
-        with nullcontext() if self.database is None else locked(Path(f"{self.database}.lock")):
+        """Hold the lock file beside a local database, or with another one's artifacts; on a server there is none to hold."""
+        with nullcontext() if (lock := self._lock()) is None else locked(lock):
             yield
+
+    def _lock(self) -> Path | None:
+        if self.database is not None:
+            return Path(f"{self.database}.lock")
+        if self.artifacts is None or not self.artifacts.startswith("file://"):
+            return None
+        return Path(url2pathname(urlsplit(self.artifacts).path)) / ".quantgate.lock"
+
+    def _place(self, artifacts: str | None) -> str | None:
+        """Where artifacts go; MLflow's own choice without a server, a folder where the process happens to stand, is never taken."""
+        if is_server(self.uri):
+            return None
+        if artifacts is None:
+            beside = None if self.database is None else self.database.parent / "mlartifacts"
+            return None if beside is None else beside.as_uri()
+        return artifacts if "://" in artifacts else Path(artifacts).absolute().as_uri()
 
     def attempt(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call, and call again with growing pauses while SQLite says that it is locked (it rolled the call back)."""
@@ -79,8 +117,9 @@ class Store:
                     raise QuantgateError(f"MLflow experiment '{name}' is deleted: restore it or choose another name")
                 return str(found.experiment_id)
             try:
-                location = None if self.database is None else (self.database.parent / "mlartifacts").as_uri()
-                return str(self.attempt(self.client.create_experiment, name, artifact_location=location))
+                if self.artifacts is None and not is_server(self.uri):
+                    raise ConfigError(f"MLflow store {shown(self.uri)} needs a place for artifacts: set mlflow.artifacts in the config")
+                return str(self.attempt(self.client.create_experiment, name, artifact_location=self.artifacts))
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
@@ -96,6 +135,12 @@ class Store:
             found.extend(page)
         newest_first = sorted(found, key=lambda run: (run.info.start_time, run.info.run_id), reverse=True)
         return {run.data.tags.get("quantgate.variant"): run for run in newest_first}
+
+
+def _missing_driver(uri: str, library: str) -> MissingExtra:
+    """The driver that a database's address asks for, with how to install it."""
+    what = "'quantgate[postgresql]'" if library.startswith("psycopg") else library
+    return MissingExtra(f"MLflow store {shown(uri)}", library, install=f"pip install {what}")
 
 
 def _check_database(database: Path) -> None:

@@ -8,10 +8,10 @@ says what was promoted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quantgate.ports import Registry
-from quantgate.records import MeasurementRow, Outcome, Promotion, Report
+from quantgate.records import MeasurementRow, Outcome, Promotion, Report, Trial
 from quantgate.render.quantities import fixed, percent
 from quantgate.stages.subject import one_line
 
@@ -31,10 +31,12 @@ class Target:
     registry: str
     model: str
     alias: str
+    challenger: str | None = None
+    """Alias for the best other candidate that passed; None: nobody is put on trial."""
 
 
-def promote(registry: Registry, target: Target, report: Report, warn: Warn) -> Promotion:
-    """Register the judged candidates and move the alias where the run passed."""
+def promote(registry: Registry, target: Target, report: Report, warn: Warn, runner_up: str | None = None) -> Promotion:
+    """Register the judged candidates and move the alias where the run passed; put ``runner_up`` on trial where the target says so."""
     previous: str | None = None
     try:
         previous = registry.alias(target.model, target.alias)
@@ -51,7 +53,22 @@ def promote(registry: Registry, target: Target, report: Report, warn: Warn) -> P
         warn(f"the registry failed: {error}")
         return failed(target, error, previous)
     because = _gain(report, chosen) if version != previous else "It was the one that is out already."
-    return _result(target, variant=chosen, version=version, previous=previous, because=because)
+    done = _result(target, variant=chosen, version=version, previous=previous, because=because)
+    return replace(done, trial=_trial(registry, target, versions.get(runner_up or ""), runner_up, warn))
+
+
+def _trial(registry: Registry, target: Target, version: str | None, runner_up: str | None, warn: Warn) -> Trial | None:
+    """Move the challenger's alias. It never fails the promotion, which stands already; where it cannot be moved it stays where it was."""
+    if target.challenger is None or runner_up is None or version is None:
+        return None
+    try:
+        previous = registry.alias(target.model, target.challenger)
+        if version != previous:
+            registry.move(target.model, target.challenger, to=version, expecting=previous)
+    except Exception as error:
+        warn(f"{runner_up} could not be put on trial: {error}")
+        return None
+    return Trial(alias=target.challenger, variant=runner_up, version=version, previous=previous)
 
 
 def rehearsed(target: Target, report: Report, previous: str | None) -> str:

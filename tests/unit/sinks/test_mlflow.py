@@ -18,7 +18,15 @@ from publishing import GOLDEN_SHA256, RUN_ID, measured, report, report_folder, s
 from quantgate.errors import ConfigError, QuantgateError
 from quantgate.records import Promotion, Report
 from quantgate.sinks.mlflow import MlflowSink
-from quantgate.sinks.mlflow_figures import figures_of, metric_name, original_name, params_of, scheme_parts, variant_tags
+from quantgate.sinks.mlflow_figures import (
+    figures_of,
+    metric_name,
+    original_name,
+    params_of,
+    scheme_parts,
+    table_of,
+    variant_tags,
+)
 from quantgate.sinks.mlflow_store import Store
 
 FREED = "memory/freed_bytes"
@@ -78,9 +86,10 @@ def test_the_sentence_says_where(published: SimpleNamespace) -> None:
 def test_metrics_are_named_as_the_design_has_them(published: SimpleNamespace) -> None:
     """Exactly the measured figures, under their published names."""
     assert set(published.runs["int8"].data.metrics) == {
-        *(f"quality/everyday/{name}" for name in ("loss", "loss_upper", "margin", "accuracy", "flips_share")),
+        *(f"quality/everyday/{name}" for name in ("loss", "loss_upper", "margin", "room", "accuracy", "flips_share")),
         *(f"quality/everyday/{name}" for name in ("kl_mean", "kl_median", "kl_p99", "kl_max", "top1_agreement")),
         "memory/weight_bytes",
+        "memory/share_quantized",
         "memory/freed_bytes",
         "memory/freed_share",
         "ceiling/predicted_batch",
@@ -138,6 +147,7 @@ def test_params_and_tags(published: SimpleNamespace) -> None:
     assert run.params == {
         "model": "SmolLM2-135M-Instruct",
         "quantizer": "bitsandbytes",
+        "scheme": "w8a16",
         "bits": "8",
         "granularity": "tensor",
         "dtype": "float32",
@@ -161,7 +171,9 @@ def test_the_pages_are_artifacts_and_checkpoints_are_not(published: SimpleNamesp
     """The report's files and the policy are on the parent, weights nowhere."""
     store = published.store
     pages = {"report.html", "report.md", "report.json", "junit.xml", "policy.yaml"}
-    assert artifacts(store, published.runs[None]) == pages
+    assert artifacts(store, published.runs[None]) == {*pages, "figures"}
+    figures = store.client.list_artifacts(published.runs[None].info.run_id, "figures")
+    assert {found.path for found in figures} == {"figures/loss-everyday.svg", "figures/memory.svg", "figures/throughput.svg"}
     assert not list(published.folder.glob("mlartifacts/**/*.safetensors"))
 
 
@@ -177,6 +189,24 @@ def test_per_item_results_are_a_table(published: SimpleNamespace) -> None:
 def table(client: Any, run_id: str) -> Any:
     """The table artifact as it is stored."""
     return json.loads(Path(client.download_artifacts(run_id, "items.json")).read_text())
+
+
+def test_each_item_stands_beside_the_reference(tmp_path: Path) -> None:
+    """The reference's score is in the row; what was lost comes first, then what was gained, and what neither has is empty."""
+    folder = report_folder(tmp_path / "run")
+    for variant, values in (("float32", (1.0, 0.0, 1.0, None)), ("int8", (1.0, 1.0, 0.0, 1.0))):
+        scores = folder / "variants" / variant / "scores"
+        scores.mkdir(parents=True)
+        items = [{"item_id": f"item-{n}", "slice": "s", "value": value} for n, value in enumerate(values)]
+        (scores / "everyday.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    found = table_of(report(), "int8", folder)
+    assert list(zip(found["item_id"], found["flip"], found["value"], found["reference_value"], strict=True)) == [
+        ("item-2", "lost", 0.0, 1.0),
+        ("item-1", "gained", 1.0, 0.0),
+        ("item-0", "", 1.0, 1.0),
+        ("item-3", "", 1.0, None),
+    ]
+    assert "flip" not in table_of(report(), "float32", folder)
 
 
 def test_the_golden_set_is_an_input_with_its_digest(published: SimpleNamespace) -> None:

@@ -100,3 +100,44 @@ def test_promoting_what_is_out_already_moves_nothing() -> None:
     registry = FakeRegistry(points_at="v-int8")
     done = promote(registry, TARGET, _report(), warn=print)
     assert (done.promoted, registry.moved, done.version) == (True, [], "v-int8")
+
+
+TRYING = replace(TARGET, challenger="challenger")
+
+
+def test_the_runner_up_is_put_on_trial() -> None:
+    """After the champion, the challenger's alias moves to the next best; it expects what that alias pointed at."""
+    registry = FakeRegistry(points_at="2")
+    done = promote(registry, TRYING, _report(), print, "nf4")
+    assert registry.moved == [("v-int8", "2"), ("v-nf4", "2")]
+    assert done.trial is not None
+    assert (done.trial.alias, done.trial.variant, done.trial.version, done.trial.previous) == ("challenger", "nf4", "v-nf4", "2")
+
+
+@pytest.mark.parametrize(("target", "runner_up"), [(TARGET, "nf4"), (TRYING, None), (TRYING, "float32")])
+def test_nobody_is_put_on_trial(target: Target, runner_up: str | None) -> None:
+    """Without the alias, without another that passed, or without a version of it, only the champion moves."""
+    registry = FakeRegistry()
+    assert promote(registry, target, _report(), print, runner_up).trial is None
+    assert registry.moved == [("v-int8", None)]
+
+
+def test_a_trial_that_fails_keeps_the_promotion() -> None:
+    """A challenger's alias that cannot be moved is told, and the champion stays promoted."""
+
+    class Half(FakeRegistry):
+        def move(self, model: str, alias: str, *, to: str, expecting: str | None) -> None:
+            if alias == "challenger":
+                raise RegistryError("another promotion came first")
+            super().move(model, alias, to=to, expecting=expecting)
+
+    said: list[str] = []
+    done = promote(Half(), TRYING, _report(), said.append, "nf4")
+    assert (done.promoted, done.trial, said) == (True, None, ["nf4 could not be put on trial: another promotion came first"])
+
+
+def test_nothing_is_tried_where_nothing_passes() -> None:
+    """A run that does not pass moves neither alias."""
+    registry = FakeRegistry()
+    done = promote(registry, TRYING, _report(outcome="inconclusive", exit_code=3), print, "nf4")
+    assert (done.promoted, done.trial, registry.moved) == (False, None, [])
