@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from quantgate import golden, provenance, rundir
+from quantgate import fitting, golden, provenance, rundir
 from quantgate.config import RunConfig
 from quantgate.errors import MeasureError, RunFolderError, UsageError, WorkerFailed
 from quantgate.ports import Display, Executor, Worker
@@ -39,7 +39,7 @@ from quantgate.records import (
     Variant,
     VariantEvidence,
 )
-from quantgate.stages import canary, diverge, early, stopping
+from quantgate.stages import canary, diverge, early, quantize, stopping
 from quantgate.texts import Texts
 
 SEED = 20240229
@@ -229,6 +229,8 @@ def _as_built(variant: Variant) -> Variant:
 
 
 def _quantize(work: Run, variant: Variant) -> None:
+    if (reason := fitting.refusal(variant, work.config.model, work.config.device, None)) is not None:
+        raise quantize.NotSupported(f"not run: {reason}")
     base = None if variant.role == "reference" else work.base
     key = _key(
         work,

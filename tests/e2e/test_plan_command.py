@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from chain import CONTROL, REFERENCE, Chain, candidate
+from chain import CONTROL, REFERENCE, Chain, candidate, verdicts_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -93,3 +93,28 @@ def test_a_real_engine_is_asked_before_anything_is_loaded(chain: Chain, changes:
 def test_the_configs_of_this_repository_are_planned() -> None:
     """smoke.yaml works as it stands."""
     assert Chain(root=ROOT).cli("plan", ROOT / "configs/smoke.yaml").code == 0
+
+
+SHAPES = {
+    "model_type": "llama", "num_hidden_layers": 12, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16,
+    "num_key_value_heads": 16, "vocab_size": 1000, "tie_word_embeddings": True,
+}  # fmt: skip
+"""A model of 654 million weights in its layers."""
+
+
+def test_what_does_not_fit_the_budget_is_not_run(chain: Chain) -> None:
+    """Planned and run alike: 8-bit weights over the budget are refused before they are built, with the width that fits; 4 bits are run."""
+    (chain.root / "shapes").mkdir()
+    (chain.root / "shapes" / "config.json").write_text(json.dumps(SHAPES))
+    values = {"model": {"name": "m", "path": "shapes"}, "variants": [REFERENCE, candidate(), candidate("int4", bits=4), CONTROL]}
+    why = "its weights alone take at least 663 MB at 8 bits and the budget is 450 MB: the largest width whose weights fit is 4 bits"
+    planned = chain.cli("plan", chain.config(**values))
+    assert planned.code == 2
+    assert f"variant int8: {why}" in planned.out
+    assert "int4: " not in planned.out.partition("This cannot work")[2]
+    done = chain.run(**values)
+    assert done.code == 0, done.err
+    assert verdicts_of(chain.last)["int8"] == "not_measured"
+    assert verdicts_of(chain.last)["int4"] == "pass"
+    assert f"not run: {why}" in (chain.last / "report.md").read_text(encoding="utf-8")
+    assert chain.run(**values, policy=str(chain.policy("all.yaml", require="all").name)).code == 4
