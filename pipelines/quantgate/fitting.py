@@ -25,17 +25,20 @@ def refusal(variant: Variant, model: ModelSource, device: DeviceConfig, total_by
 
     ``total_bytes`` is the device's own memory, None while nobody has asked it.
     """
-    limit, described = limit_bytes(variant, device, total_bytes), _described(model)
+    budget, described = budget_bytes(variant, device), _described(model)
+    limit = total_bytes if budget is None else budget
     if limit is None or described is None or described.matrices is None:
         return None
-    return too_large(variant, described.matrices, limit, float_bytes(described.config, device))
+    why = too_large(variant, described.matrices, limit, float_bytes(described.config, device))
+    if why is None:
+        return None
+    return f"{why}; the device has no more" if budget is None else f"{why}; or raise device.memory_budget"
 
 
-def limit_bytes(variant: Variant, device: DeviceConfig, total_bytes: int | None) -> int | None:
-    """Memory that the variant's weights must stay under."""
+def budget_bytes(variant: Variant, device: DeviceConfig) -> int | None:
+    """The budget that the variant's weights must stay under; None where the device alone is the limit."""
     bound = device.kind == "cuda" or (is_filled(variant) and variant.role != "reference")
-    budget = device.memory_budget_bytes if bound else None
-    return total_bytes if budget is None else budget
+    return device.memory_budget_bytes if bound else None
 
 
 def too_large(variant: Variant, matrices: tuple[Matrices, ...], limit: int, element_bytes: int) -> str | None:
@@ -50,10 +53,7 @@ def too_large(variant: Variant, matrices: tuple[Matrices, ...], limit: int, elem
         if weight_bytes(matrices, replace(usual_packing(width), float_bytes=element_bytes)) < limit
     ]
     fits = f"the largest width whose weights fit is {wider[0]} bits" if wider else f"not even {FEWEST_BITS}-bit weights fit"
-    return (
-        f"its weights alone take at least {decimal_bytes(least)} at {bits} bits and the budget is {decimal_bytes(limit)}: {fits}; "
-        "or raise device.memory_budget"
-    )
+    return f"its weights alone take at least {decimal_bytes(least)} at {bits} bits, and there are {decimal_bytes(limit)}: {fits}"
 
 
 def float_bytes(config: Config, device: DeviceConfig) -> int:

@@ -32,7 +32,7 @@ def starving(folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_b63_starved_experts_are_rounded_and_named(tmp_path: Path) -> None:
-    """Every expert is in the files with finite scales, those without tokens rounded to nearest and named; a fresh process reads them all."""
+    """Every expert is in the files with finite scales, those without tokens rounded to nearest and named; a fresh process reads all."""
     pytest.importorskip("gptqmodel")
     torch.manual_seed(3)
     base = starving(tmp_path / "base")

@@ -96,21 +96,24 @@ def test_the_configs_of_this_repository_are_planned() -> None:
 
 
 SHAPES = {
-    "model_type": "llama", "num_hidden_layers": 12, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16,
+    "model_type": "llama", "num_hidden_layers": 4, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16,
     "num_key_value_heads": 16, "vocab_size": 1000, "tie_word_embeddings": True,
 }  # fmt: skip
-"""A model of 654 million weights in its layers."""
+"""A model of 218 million weights in its layers."""
 
 
 def test_what_does_not_fit_the_budget_is_not_run(chain: Chain) -> None:
     """Planned and run alike: 8-bit weights over the budget are refused before they are built, with the width that fits; 4 bits are run."""
     (chain.root / "shapes").mkdir()
     (chain.root / "shapes" / "config.json").write_text(json.dumps(SHAPES))
-    values = {"model": {"name": "m", "path": "shapes"}, "variants": [REFERENCE, candidate(), candidate("int4", bits=4), CONTROL]}
-    why = "its weights alone take at least 663 MB at 8 bits and the budget is 450 MB: the largest width whose weights fit is 4 bits"
+    device = {"kind": "fake", "threads": 1, "memory_budget": "210MB"}
+    variants = [REFERENCE, candidate(), candidate("int4", bits=4), CONTROL]
+    values = {"model": {"name": "m", "path": "shapes"}, "variants": variants, "device": device}
+    why = "its weights alone take at least 226 MB at 8 bits, and there are 210 MB: the largest width whose weights fit is 6 bits"
     planned = chain.cli("plan", chain.config(**values))
     assert planned.code == 2
     assert f"variant int8: {why}" in planned.out
+    assert "float32: no request fits beside its weights within the budget; it is scored" in planned.out
     assert "int4: " not in planned.out.partition("This cannot work")[2]
     done = chain.run(**values)
     assert done.code == 0, done.err

@@ -30,7 +30,8 @@ def test_the_least_that_weights_take_must_be_under_the_limit() -> None:
     assert fitting.too_large(INT8, MATRICES, least(8) + 1, 4) is None
     told = fitting.too_large(INT8, MATRICES, least(8), 4)
     assert told is not None
-    assert told.startswith("its weights alone take at least 89.6 kB at 8 bits and the budget is 89.6 kB: the largest width whose weights fit is 7")
+    assert told.startswith("its weights alone take at least 89.6 kB at 8 bits, and there are 89.6 kB: ")
+    assert "the largest width whose weights fit is 7 bits" in told
     seven = LINEAR * 7 // 8 + LINEAR // 64 * 4 + EMBEDDING * 4
     assert "fit is 6 bits" in (fitting.too_large(INT8, MATRICES, seven, 4) or "")
     assert "not even 2-bit weights fit" in (fitting.too_large(INT8, MATRICES, EMBEDDING * 4, 4) or "")
@@ -49,18 +50,17 @@ def test_float_weights_are_counted_as_the_engine_holds_them() -> None:
     ("variant", "kind", "limit"),
     [
         (INT8, "cpu", 10),
-        (REFERENCE, "cpu", 99),
-        (replace(INT8, measure="quality"), "cpu", 99),
-        (RTN, "cpu", 99),
+        (REFERENCE, "cpu", None),
+        (replace(INT8, measure="quality"), "cpu", None),
+        (RTN, "cpu", None),
         (REFERENCE, "cuda", 10),
         (RTN, "cuda", 10),
     ],
 )
-def test_whom_a_budget_binds(variant: Variant, kind: str, limit: int) -> None:
+def test_whom_a_budget_binds(variant: Variant, kind: str, limit: int | None) -> None:
     """On a GPU everybody; on a CPU the candidates that are filled, and the others have the machine."""
-    assert fitting.limit_bytes(variant, DeviceConfig(kind=kind, memory_budget_bytes=10), 99) == limit
-    assert fitting.limit_bytes(variant, DeviceConfig(kind=kind), 99) == 99
-    assert fitting.limit_bytes(INT8, DeviceConfig(), None) is None
+    assert fitting.budget_bytes(variant, DeviceConfig(kind=kind, memory_budget_bytes=10)) == limit
+    assert fitting.budget_bytes(variant, DeviceConfig(kind=kind)) is None
 
 
 def test_a_model_without_shapes_is_not_refused(tmp_path: Path) -> None:
@@ -73,5 +73,6 @@ def test_a_model_without_shapes_is_not_refused(tmp_path: Path) -> None:
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     model = ModelSource(name="m", path=str(tmp_path))
-    assert "not even 2-bit weights fit" in (fitting.refusal(INT8, model, small, None) or "")
+    assert "not even 2-bit weights fit; or raise device.memory_budget" in (fitting.refusal(INT8, model, small, None) or "")
+    assert "not even 2-bit weights fit; the device has no more" in (fitting.refusal(REFERENCE, model, small, 1) or "")
     assert fitting.refusal(INT8, model, DeviceConfig(), None) is None

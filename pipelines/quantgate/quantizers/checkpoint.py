@@ -102,18 +102,24 @@ def _device_refusal(said: _Said, settings: CheckpointSettings, device: str) -> s
         return said.why_not
     if settings.kernel != "auto" and said.method != "gptq":
         raise ConfigError(f"checkpoint: option 'kernel' chooses among kernels of GPTQ checkpoints, and this one is {said.method}")
-    layouts = _LAYOUTS.get(said.method, {})
-    if layouts and said.layout not in layouts:
-        return f"{said.method} weights in the layout {said.layout} are not known; known are {', '.join(layouts)}"
-    if layouts and device not in layouts[said.layout or ""]:
-        return f"{said.method} weights in the layout {said.layout} run on {' and '.join(layouts[said.layout or ''])}, and this run is on {device}"
-    if said.method != "gptq" or said.bits is None:
-        return None
+    if (reason := _layout_refusal(said, device)) is not None or said.method != "gptq" or said.bits is None:
+        return reason
     damp = 0.05  # of no account for weights that are there already
     wanted = GptqSettings(
         bits=said.bits, group=said.group or -1, desc_act=False, symmetric=said.symmetric, damp=damp, kernel=settings.kernel
     )
     return kernel_refusal(wanted, device)
+
+
+def _layout_refusal(said: _Said, device: str) -> str | None:
+    if said.layout is None:
+        return None
+    known, named = _LAYOUTS[said.method], f"{said.method} weights in the layout {said.layout}"
+    if said.layout not in known:
+        return f"{named} are not known; known are {', '.join(known)}"
+    if device not in known[said.layout]:
+        return f"{named} run on {' and '.join(known[said.layout])}, and this run is on {device}"
+    return None
 
 
 def _check_digest(path: Path, wanted: str | None) -> None:

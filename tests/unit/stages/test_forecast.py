@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from evidence import DEVICE
 from quantgate.forecasts import Forecast, GoldenForecast, VariantForecast
 from quantgate.parameters import matrices_of_config
