@@ -117,16 +117,8 @@ def test_a_gguf_file_of_the_package(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- AWQ
 
 
-def _logits(folder: Path, truth: ready_checkpoints.Weights) -> Any:
-    """Logits of the float model with the weights that a checkpoint stands for."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    for name, weight in truth.items():
-        model.get_submodule(name).weight.data = weight
-    return proof.logits(model)
-
-
 def test_an_awq_folder(base: Path, tmp_path: Path) -> None:
-    """AWQ weights are those that the files stand for: the same parameters, packed in memory, logits within the kernel's rounding."""
+    """AWQ weights are those that the files stand for: nothing rounded again, packed in memory, logits within the kernel's rounding."""
     pytest.importorskip("gptqmodel")
     truth = ready_checkpoints.awq(base, tmp_path / "awq")
     artifact = taken(ready(tmp_path / "awq"), base, tmp_path / "x")
@@ -134,27 +126,20 @@ def test_an_awq_folder(base: Path, tmp_path: Path) -> None:
     assert artifact.path == str(tmp_path / "awq")
     assert artifact.proof is not None
     assert artifact.proof.stored_bits_per_weight == 4 + (16 + 4) / 32
+    probe = tuple(proof.probe(tiny.VOCABULARY)[0].tolist())
     with TransformersEngine().open(artifact, EngineSettings(threads=1), CpuDevice(CPU)) as session:
-        found, rows = session.loaded, next(iter(session.distributions([tuple(proof.probe(tiny.VOCABULARY)[0].tolist())])))
-    plain = loaded(tiny.artifact(base))
+        found, rows = session.loaded, next(iter(session.distributions([probe])))
+    same = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    for name, weight in truth.items():
+        same.get_submodule(name).weight.data = weight
+    plain = loaded(tiny.artifact(tiny.saved(same, tmp_path / "same")))
+    assert found.weights_sha256 == plain.weights_sha256
     assert found.logical_parameters == plain.logical_parameters == artifact.proof.logical_parameters
     assert (found.modules_replaced, found.quantized_parameters) == (14, artifact.proof.quantized_parameters)
     assert found.weight_bytes < plain.weight_bytes / 2
     assert found.kernels == {"Linear": 1, "TorchAtenAwqLinear (int4pack, bfloat16)": 14}
-    wanted = _logits(base, truth)[-1]
+    wanted = proof.logits(same)[-1]
     assert float((torch.tensor(rows[0]) - wanted).abs().max()) < 0.03 * float(wanted.abs().max())
-
-
-def test_awq_weights_unpack_to_what_they_stand_for(base: Path, tmp_path: Path) -> None:
-    """The digest of a loaded AWQ variant is that of the float model with the same weights: nothing was rounded again."""
-    pytest.importorskip("gptqmodel")
-    truth = ready_checkpoints.awq(base, tmp_path / "awq")
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    for name, weight in truth.items():
-        model.get_submodule(name).weight.data = weight
-    tiny.saved(model, tmp_path / "same")
-    found = loaded(taken(ready(tmp_path / "awq"), base, tmp_path / "x"))
-    assert found.weights_sha256 == loaded(tiny.artifact(tmp_path / "same")).weights_sha256
 
 
 def test_a_layout_without_a_kernel_here(base: Path, tmp_path: Path) -> None:
