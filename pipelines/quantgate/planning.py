@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from quantgate import admission, fitting, gathering, golden, modelconfig, plugins, provenance, runs
+from quantgate import admission, fitting, gathering, golden, modelconfig, plugins, preflight, provenance, runs
 from quantgate.config import RunConfig, load_run
 from quantgate.errors import EngineError, QuantgateError, UsageError
 from quantgate.forecasts import Forecast, VariantForecast
@@ -68,9 +68,19 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
         notes=(*_notes(described, why_no_model, config), *_unfilled(variants), *told),
     )
     least = 0.0 if allow_underpowered else admission.LEAST_POWER
-    against = [*([why_no_device] if why_no_device else []), *([why_no_model] if why_no_model and config.engine != "fake" else [])]
+    learned = tuple(_learned(config, goldens))
+    against = [*learned, *([why_no_device] if why_no_device else [])]
+    against += [why_no_model] if why_no_model and config.engine != "fake" else []
     noisy = [] if allow_underpowered else [plan.why_noisy(one, config.policy) for one in questions if one.rule.tier == "required"]
     return replace(found, refusals=(*against, *forecast.refusals(found, config.policy, least), *(one for one in noisy if one is not None)))
+
+
+def _learned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> Iterator[str]:
+    """What is wrong with a calibration file, or shared by it and a golden set. A dataset is read when the run starts."""
+    try:
+        preflight.prepared(tuple(one for one in config.variants if one.calibration and one.calibration.path), goldens, config.cache)
+    except UsageError as error:
+        yield str(error)
 
 
 # ---------------------------------------------------------------------------------------------- model and device
@@ -111,6 +121,8 @@ def _notes(described: Described | None, why_no_model: str | None, config: RunCon
     for variant in config.variants:
         if variant.interpreter is not None:
             yield f"{variant.name}: its own interpreter {variant.interpreter} is asked when it runs"
+    for name in {one.calibration.name: None for one in config.variants if one.calibration and one.calibration.path is None}:
+        yield f"calibration set {name}: read, and compared with the golden sets, when the run starts"
 
 
 def _unfilled(variants: tuple[VariantForecast, ...]) -> Iterator[str]:

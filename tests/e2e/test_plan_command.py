@@ -95,6 +95,7 @@ def test_the_configs_of_this_repository_are_planned() -> None:
     assert Chain(root=ROOT).cli("plan", ROOT / "configs/smoke.yaml").code == 0
 
 
+RTN = {"name": "rtn2", "role": "known_bad", "quantizer": "rtn", "bits": 2, "granularity": "group:32"}
 SHAPES = {
     "model_type": "llama", "num_hidden_layers": 4, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16,
     "num_key_value_heads": 16, "vocab_size": 1000, "tie_word_embeddings": True,
@@ -121,3 +122,22 @@ def test_what_does_not_fit_the_budget_is_not_run(chain: Chain) -> None:
     assert verdicts_of(chain.last)["int4"] == "pass"
     assert f"not run: {why}" in (chain.last / "report.md").read_text(encoding="utf-8")
     assert chain.run(**values, policy=str(chain.policy("all.yaml", require="all").name)).code == 4
+
+
+def test_calibration_texts_are_looked_at(chain: Chain) -> None:
+    """A file that shares a golden question, and one with fewer tokens than asked for, are refused as the run would refuse them."""
+    pytest.importorskip("gptqmodel")
+    tiny.llama(chain.root / "model")
+    reference = {"name": "float32", "role": "reference", "quantizer": "reference"}
+    gptq = {"name": "g4", "quantizer": "gptq", "bits": 4, "granularity": "group:32"}
+    texts = chain.root / "texts.txt"
+    values = {"model": {"name": "m", "path": "model"}, "device": "cpu", "engine": "transformers", "variants": [reference, gptq, RTN]}
+    values["calibration"] = {"name": "mine", "file": "texts.txt", "tokens": 4000}
+    texts.write_text("a short text about nothing in particular\n")
+    short = chain.cli("plan", chain.config(**values))
+    assert short.code == 2
+    assert "calibration set mine holds 40 tokens of this model, and 4000 are asked for" in short.out
+    first = json.loads((chain.root / "golden/sums/v1/items.jsonl").read_text().splitlines()[0])
+    texts.write_text(first["prompt"] + "\n\n" + "".join(f"{one} pears, and somebody asked for more\n\n" for one in range(200)))
+    shared = chain.cli("plan", chain.config(**values))
+    assert (shared.code, "share the words of 1 items" in shared.out) == (2, True), shared.out

@@ -52,7 +52,7 @@ class GptqQuantizer:
     """Calibrates, rounds and packs every linear layer that the library knows of the architecture."""
 
     def why_not(self, plan: QuantizePlan) -> str | None:
-        """Raises ``ConfigError`` for bits, granularity or options that there are not, and for a missing calibration set."""
+        """Raises ``ConfigError`` for settings that there are not, and for a calibration set that is missing or too short."""
         settings = gptq_settings(plan.variant)
         if plan.base is None:
             return "gptq quantizes the reference, which has not been prepared"
@@ -60,7 +60,9 @@ class GptqQuantizer:
             raise ConfigError(f"variant '{plan.variant.name}': gptq needs 'calibration' in the config: the texts that it learns from")
         if (reason := gptq_library.missing() or kernel_refusal(settings, plan.device.kind)) is not None:
             return reason
-        return _shape_refusal(layers.empty_model(plan.base.path), settings)
+        if (reason := _shape_refusal(layers.empty_model(plan.base.path), settings)) is None and _is_read(plan):
+            calibration_rows(plan.variant.calibration, plan.base.path)
+        return reason
 
     def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
         """Raises ``ConfigError`` for a calibration set that is too short, ``NothingQuantized`` where no layer was recognised."""
@@ -91,6 +93,12 @@ class GptqQuantizer:
             kernel=settings.kernel,
             proof=shown,
         )
+
+
+def _is_read(plan: QuantizePlan) -> bool:
+    """Texts and tokenizer are there, so that tokens can be counted: neither is when a packed model or a dataset is only planned with."""
+    assert plan.base is not None and plan.variant.calibration is not None
+    return plan.variant.calibration.path is not None and (Path(plan.base.path) / "tokenizer_config.json").exists()
 
 
 def _shape_refusal(model: Any, settings: GptqSettings) -> str | None:
