@@ -24,12 +24,19 @@ _SAME = {
 }
 _GROUPED = {**_SAME, "intermediate_size": 128, "num_key_value_heads": 2}
 
+
+def mixtral(*, experts: int = 4, each: int = 2) -> Any:
+    """A Mixtral config whose router chooses some of its experts for a token."""
+    return t.MixtralConfig(**_GROUPED, num_local_experts=experts, num_experts_per_tok=each, tie_word_embeddings=False)
+
+
 CONFIGS: Mapping[str, Callable[[], Any]] = {
     "llama": lambda: t.LlamaConfig(**_GROUPED, tie_word_embeddings=True),
     "gpt2": lambda: t.GPT2Config(
         vocab_size=tiny.VOCABULARY, n_positions=256, n_embd=64, n_layer=2, n_head=4, initializer_range=0.15, bos_token_id=1, eos_token_id=2
     ),
-    "qwen2": lambda: t.Qwen2Config(**_GROUPED, tie_word_embeddings=True),
+    # GPTQModel gives a Qwen2 without a padding token the one of the real vocabulary, which this one lacks.
+    "qwen2": lambda: t.Qwen2Config(**{**_GROUPED, "pad_token_id": 0}, tie_word_embeddings=True),
     "qwen3": lambda: t.Qwen3Config(**_GROUPED, head_dim=32, tie_word_embeddings=False),
     "gemma": lambda: t.GemmaConfig(**{**_GROUPED, "num_key_value_heads": 1}, head_dim=32),
     "mistral": lambda: t.MistralConfig(**_GROUPED, tie_word_embeddings=False, sliding_window=64),
@@ -43,7 +50,7 @@ CONFIGS: Mapping[str, Callable[[], Any]] = {
         vocab_size=tiny.VOCABULARY, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, multi_query=True,
         new_decoder_architecture=False, bias=False, initializer_range=0.15, bos_token_id=1, eos_token_id=2,
     ),
-    "mixtral": lambda: t.MixtralConfig(**_GROUPED, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=False),
+    "mixtral": mixtral,
 }  # fmt: skip
 """A config of each family by its name."""
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, NoReturn
 
-from quantgate import ceiling_command, golden_cli, plan_command
-
 EXIT_CODES = """exit codes:
   0    pass: the run's demands are shown to be met
   1    blocked: a loss beyond the margin, or another limit broken, is shown
@@ -49,7 +47,7 @@ EPILOG = f"""start here:
 
 {EXIT_CODES}"""
 
-COMMANDS = ("init", "publish", "rollback", "signoff", "trend", "verify")
+COMMANDS = ("golden", "ceiling", "plan", "init", "publish", "rollback", "signoff", "trend", "verify")
 """Commands with a module of their own in ``commands/``."""
 
 
@@ -128,9 +126,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_policy(commands)
     _add_cache(commands)
-    golden_cli.register(commands, _add)
-    ceiling_command.add(commands, _add, print)
-    plan_command.add(commands, _add, print)
     _add_ui(commands)
     for name in COMMANDS:
         import_module(f"quantgate.commands.{name}").add(commands, _add)

@@ -155,6 +155,7 @@ class _Device(_Section):
     memory_budget: str | int | float | None = None
     index: Annotated[int, Field(ge=0)] = 0
     uuid: Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9A-Za-z/-]+$")] | None = None
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -618,6 +619,7 @@ def _device(raw: _Device, document: _Document) -> DeviceConfig:
         threads=raw.threads,
         index=raw.index,
         uuid=raw.uuid,
+        dtype=raw.dtype,
         memory_budget_bytes=None if raw.memory_budget is None else _size_bytes(raw.memory_budget, document, ("device", "memory_budget")),
     )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from quantgate import golden, provenance, rundir
+from quantgate import fitting, golden, provenance, rundir
 from quantgate.config import RunConfig
 from quantgate.errors import MeasureError, RunFolderError, UsageError, WorkerDied, WorkerFailed
 from quantgate.ports import Display, Executor, Worker
@@ -43,7 +43,7 @@ from quantgate.records import (
     VariantEvidence,
     Workload,
 )
-from quantgate.stages import canary, diverge, early, stopping, sweep
+from quantgate.stages import canary, diverge, early, quantize, stopping, sweep
 from quantgate.stages.interleave import ORDER, Hands, Job, Who, interleave
 from quantgate.stages.plan import first_level
 from quantgate.stages.quadruples import confirmed
@@ -236,6 +236,8 @@ def _as_built(variant: Variant) -> Variant:
 
 
 def _quantize(work: Run, variant: Variant) -> None:
+    if (reason := fitting.refusal(variant, work.config.model, work.config.device, None)) is not None:
+        raise quantize.NotSupported(f"not run: {reason}")
     base = None if variant.role == "reference" else work.base
     key = _key(
         work,

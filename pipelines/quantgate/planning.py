@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from quantgate import admission, gathering, golden, modelconfig, plugins, provenance, runs
+from quantgate import admission, fitting, gathering, golden, modelconfig, plugins, preflight, provenance, runs
 from quantgate.config import RunConfig, load_run
 from quantgate.errors import EngineError, QuantgateError, UsageError
 from quantgate.forecasts import Forecast, VariantForecast
@@ -44,10 +44,11 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
     references = tuple(golden.reference_of(one) for one in goldens)
     described, why_no_model = _described(config)
     device, why_no_device = _device(config)
-    sizes = _sizes(config, described, device)
-    budget = config.device.memory_budget_bytes or (device.total_bytes if device else None)
+    sizes = _sizes(config, described)
+    total = device.total_bytes if device else None
+    budget = config.device.memory_budget_bytes or total
     with _base(config, described) as base:
-        variants = tuple(_variant(config, one, sizes, budget, base) for one in config.variants)
+        variants = tuple(_variant(config, one, sizes, (budget, total), base) for one in config.variants)
     variants = _with_times(config, variants, goldens)
     known = [stage.seconds for one in variants for stage in one.stages if stage.seconds is not None]
     questions = plan.questions(config.policy, references, len(config.candidates))
@@ -64,12 +65,22 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
         disk_free_bytes=_free_bytes(config.cache),
         seconds=sum(known) if known else None,
         refusals=(),
-        notes=(*_notes(described, why_no_model, config), *told),
+        notes=(*_notes(described, why_no_model, config), *_unfilled(variants), *told),
     )
     least = 0.0 if allow_underpowered else admission.LEAST_POWER
-    against = [*([why_no_device] if why_no_device else []), *([why_no_model] if why_no_model and config.engine != "fake" else [])]
+    learned = tuple(_learned(config, goldens))
+    against = [*learned, *([why_no_device] if why_no_device else [])]
+    against += [why_no_model] if why_no_model and config.engine != "fake" else []
     noisy = [] if allow_underpowered else [plan.why_noisy(one, config.policy) for one in questions if one.rule.tier == "required"]
     return replace(found, refusals=(*against, *forecast.refusals(found, config.policy, least), *(one for one in noisy if one is not None)))
+
+
+def _learned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> Iterator[str]:
+    """What is wrong with a calibration file, or shared by it and a golden set. A dataset is read when the run starts."""
+    try:
+        preflight.prepared(tuple(one for one in config.variants if one.calibration and one.calibration.path), goldens, config.cache)
+    except UsageError as error:
+        yield str(error)
 
 
 # ---------------------------------------------------------------------------------------------- model and device
@@ -91,15 +102,13 @@ def _device(config: RunConfig) -> tuple[DeviceInfo | None, str | None]:
     return info, None
 
 
-def _sizes(config: RunConfig, described: Described | None, device: DeviceInfo | None) -> forecast.Sizes | None:
+def _sizes(config: RunConfig, described: Described | None) -> forecast.Sizes | None:
     if described is None:
         return None
-    stated = str(described.config.get("dtype") or described.config.get("torch_dtype") or "float32")
-    half = config.device.kind == "cuda" and stated in ("float16", "bfloat16")
     return forecast.Sizes(
         shape=shape_of_config(described.config),
         matrices=described.matrices,
-        float_bytes=2 if half else 4,
+        float_bytes=fitting.float_bytes(described.config, config.device),
         unpacked=described.file.suffix == ".gguf",
     )
 
@@ -112,6 +121,15 @@ def _notes(described: Described | None, why_no_model: str | None, config: RunCon
     for variant in config.variants:
         if variant.interpreter is not None:
             yield f"{variant.name}: its own interpreter {variant.interpreter} is asked when it runs"
+    for name in {one.calibration.name: None for one in config.variants if one.calibration and one.calibration.path is None}:
+        yield f"calibration set {name}: read, and compared with the golden sets, when the run starts"
+
+
+def _unfilled(variants: tuple[VariantForecast, ...]) -> Iterator[str]:
+    """A reference that is too large for the budget is still what the others are compared with."""
+    for one in variants:
+        if one.role == "reference" and one.most_requests == 0 and one.why_not is None:
+            yield f"{one.variant}: no request fits beside its weights within the budget; it is scored, and has no ceiling and no speed"
 
 
 def _free_bytes(cache: Path) -> int | None:
@@ -142,9 +160,12 @@ def _stand_in(config: RunConfig, folder: Path) -> Artifact:
 
 
 def _variant(
-    config: RunConfig, variant: Variant, sizes: forecast.Sizes | None, budget: int | None, base: Artifact | None
+    config: RunConfig, variant: Variant, sizes: forecast.Sizes | None, memory: tuple[int | None, int | None], base: Artifact | None
 ) -> VariantForecast:
-    return replace(forecast.sized(variant, sizes, budget, config.workload), why_not=_why_not(config, variant, base))
+    """``memory``: the budget, and the device's own size."""
+    budget, total = memory
+    why_not = _why_not(config, variant, base) or fitting.refusal(variant, config.model, config.device, total)
+    return replace(forecast.sized(variant, sizes, budget, config.workload), why_not=why_not)
 
 
 def _why_not(config: RunConfig, variant: Variant, base: Artifact | None) -> str | None:

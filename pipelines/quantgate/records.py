@@ -134,6 +134,8 @@ class DeviceConfig:
     index: int = 0
     uuid: str | None = None
     """A GPU or MIG slice by its UUID, instead of ``index``."""
+    dtype: str | None = None
+    """Type of float weights, activations and cache. None: the checkpoint's own on a GPU, float32 on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from quantgate.errors import ConfigError
 from quantgate.parameters import Matrices, Part
+from quantgate.records import Variant
 
 FLOAT_BITS = (16, 32)
 FEWEST_BITS, MOST_BITS = 2, 8
 _LARGEST_HEADER_BYTES = 100 * 2**20
+_FLOAT_IN_MEMORY = frozenset({"rtn"})
+"""Quantizers whose variants keep their values in float: scored, never filled."""
+_BLIND_TO_FUSED_EXPERTS = frozenset({"bitsandbytes"})
 _FLOAT_TYPES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 _EMBEDDINGS = ("embed", "wte.", "wpe.", "tok_embeddings")
 _HEADS = ("lm_head.", "embed_out.")
@@ -57,6 +61,22 @@ def usual_packing(bits: int) -> Packing:
         allowed = f"{FEWEST_BITS} to {MOST_BITS}, 16 and 32"
         raise ConfigError(f"weights of {bits} bits are not known; allowed are {allowed}")
     return Packing(bits=bits, group=None if bits == MOST_BITS else 64, scale_bytes=4)
+
+
+def packing_of(variant: Variant, float_bytes: int) -> Packing:
+    """How a variant's weights lie in memory: its own groups where it says so, the usual scales of its width; in float where simulated."""
+    bits = variant.weight_bits
+    if bits is None or bits > MOST_BITS or variant.quantizer in _FLOAT_IN_MEMORY:
+        return Packing(bits=8 * float_bytes, float_bytes=float_bytes)
+    usual = replace(usual_packing(bits), float_bytes=float_bytes, experts=variant.quantizer not in _BLIND_TO_FUSED_EXPERTS)
+    kind, _, size = variant.granularity.partition(":")
+    return replace(usual, group=int(size)) if kind == "group" else usual
+
+
+def is_filled(variant: Variant) -> bool:
+    """The variant's ceiling is looked for: no control, more than its quality asked, and packed in memory."""
+    filled = variant.role in ("reference", "candidate") and variant.measure == "all"
+    return filled and variant.quantizer not in _FLOAT_IN_MEMORY
 
 
 def weight_bytes(model: Iterable[Matrices], packing: Packing) -> int:

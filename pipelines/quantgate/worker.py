@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
-from quantgate import golden, plugins, rundir, texts
+from quantgate import fitting, golden, plugins, rundir, texts
 from quantgate.divergence import stored_row
 from quantgate.errors import NumericallyInvalid, QuantgateError
 from quantgate.files import file_digest
@@ -132,7 +132,9 @@ def _quantize(desk: Desk, request: dict[str, Any]) -> Artifact:
         base=None if request["base"] is None else _record(request, "base", Artifact),
         device=_record(request, "device", DeviceConfig),
     )
-    plugins.load("device", plan.device.kind)(plan.device)  # a device that is not there is told before anything is built
+    device = plugins.load("device", plan.device.kind)(plan.device)  # one that is not there is told before anything is built
+    if (reason := fitting.refusal(variant, plan.model, plan.device, device.info.total_bytes)) is not None:
+        raise quantize.NotSupported(f"not run: {reason}")
     with rundir.artifact_slot(Path(request["cache"]), request["key"]) as slot:
         if not request["fresh"] and (stored := rundir.stored_artifact(slot)) is not None:
             return stored
@@ -147,7 +149,7 @@ def _open(desk: Desk, request: dict[str, Any]) -> Opened:
     desk.device = plugins.load("device", config.kind)(config)
     desk.device.release()
     desk.base_bytes = desk.device.live_bytes()
-    settings = EngineSettings(threads=config.threads, scoring_only=bool(request.get("scoring_only", False)))
+    settings = EngineSettings(threads=config.threads, dtype=config.dtype, scoring_only=bool(request.get("scoring_only", False)))
     desk.session = desk.stack.enter_context(engine.open(_record(request, "artifact", Artifact), settings, desk.device))
     return Opened(loaded=desk.session.loaded, device=desk.device.info)
 
@@ -274,7 +276,8 @@ def _compare(desk: Desk, request: dict[str, Any]) -> TextReading:
             compared = read.beside_stored(session, passages, found, stored, desk.progress)
     else:
         artifact: Artifact = _record(request, "reference_artifact", Artifact)
-        settings = EngineSettings(threads=_record(request, "device", DeviceConfig).threads)
+        asked: DeviceConfig = _record(request, "device", DeviceConfig)
+        settings = EngineSettings(threads=asked.threads, dtype=asked.dtype)
         with plugins.load("engine", request["engine"])().open(artifact, settings, device) as reference:
             compared = read.beside(session, reference, passages, found, desk.progress)
     return read.reading(passages, (found, config), compared.variant.tolist(), compared, "stored" if base.path else "recomputed")

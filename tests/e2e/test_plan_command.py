@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from chain import CONTROL, REFERENCE, Chain, candidate
+from chain import CONTROL, REFERENCE, Chain, candidate, verdicts_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -93,3 +93,51 @@ def test_a_real_engine_is_asked_before_anything_is_loaded(chain: Chain, changes:
 def test_the_configs_of_this_repository_are_planned() -> None:
     """smoke.yaml works as it stands."""
     assert Chain(root=ROOT).cli("plan", ROOT / "configs/smoke.yaml").code == 0
+
+
+RTN = {"name": "rtn2", "role": "known_bad", "quantizer": "rtn", "bits": 2, "granularity": "group:32"}
+SHAPES = {
+    "model_type": "llama", "num_hidden_layers": 4, "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16,
+    "num_key_value_heads": 16, "vocab_size": 1000, "tie_word_embeddings": True,
+}  # fmt: skip
+"""A model of 218 million weights in its layers."""
+
+
+def test_what_does_not_fit_the_budget_is_not_run(chain: Chain) -> None:
+    """Planned and run alike: 8-bit weights over the budget are refused before they are built, with the width that fits; 4 bits are run."""
+    (chain.root / "shapes").mkdir()
+    (chain.root / "shapes" / "config.json").write_text(json.dumps(SHAPES))
+    device = {"kind": "fake", "threads": 1, "memory_budget": "210MB"}
+    variants = [REFERENCE, candidate(), candidate("int4", bits=4), CONTROL]
+    values = {"model": {"name": "m", "path": "shapes"}, "variants": variants, "device": device}
+    why = "its weights alone take at least 226 MB at 8 bits, and there are 210 MB: the largest width whose weights fit is 6 bits"
+    planned = chain.cli("plan", chain.config(**values))
+    assert planned.code == 2
+    assert f"variant int8: {why}" in planned.out
+    assert "float32: no request fits beside its weights within the budget; it is scored" in planned.out
+    assert "int4: " not in planned.out.partition("This cannot work")[2]
+    done = chain.run(**values)
+    assert done.code == 0, done.err
+    assert verdicts_of(chain.last)["int8"] == "not_measured"
+    assert verdicts_of(chain.last)["int4"] == "pass"
+    assert f"not run: {why}" in (chain.last / "report.md").read_text(encoding="utf-8")
+    assert chain.run(**values, policy=str(chain.policy("all.yaml", require="all").name)).code == 4
+
+
+def test_calibration_texts_are_looked_at(chain: Chain) -> None:
+    """A file that shares a golden question, and one with fewer tokens than asked for, are refused as the run would refuse them."""
+    pytest.importorskip("gptqmodel")
+    tiny.llama(chain.root / "model")
+    reference = {"name": "float32", "role": "reference", "quantizer": "reference"}
+    gptq = {"name": "g4", "quantizer": "gptq", "bits": 4, "granularity": "group:32"}
+    texts = chain.root / "texts.txt"
+    values = {"model": {"name": "m", "path": "model"}, "device": "cpu", "engine": "transformers", "variants": [reference, gptq, RTN]}
+    values["calibration"] = {"name": "mine", "file": "texts.txt", "tokens": 4000}
+    texts.write_text("a short text about nothing in particular\n")
+    short = chain.cli("plan", chain.config(**values))
+    assert short.code == 2
+    assert "calibration set mine holds 40 tokens of this model, and 4000 are asked for" in short.out
+    first = json.loads((chain.root / "golden/sums/v1/items.jsonl").read_text().splitlines()[0])
+    texts.write_text(first["prompt"] + "\n\n" + "".join(f"{one} pears, and somebody asked for more\n\n" for one in range(200)))
+    shared = chain.cli("plan", chain.config(**values))
+    assert (shared.code, "share the words of 1 items" in shared.out) == (2, True), shared.out

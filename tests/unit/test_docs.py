@@ -32,6 +32,7 @@ PARTS_OF_ADAPTERS = {
     "quantizers/layers",
     "quantizers/proof",
     "quantizers/texts",
+    "quantizers/unpacked",
     "quantizers/gptq_library",
     "devices/oom",
     "metrics/scored",

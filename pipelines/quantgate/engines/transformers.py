@@ -257,7 +257,12 @@ def _load(artifact: Artifact, settings: EngineSettings, device: Device) -> Any:
     on_cuda = device.info.kind == "cuda"
     # Without native half precision a CPU multiplies bfloat16 some 350 times slower than float32, so float32 is the CPU's own type here.
     dtype = settings.dtype or ("auto" if on_cuda else "float32")
-    with gptq_library.quiet() if _method(folder) == "gptq" else nullcontext():
+    packed = _method(folder) in ("gptq", "awq")
+    if packed and (missing := gptq_library.missing()) is not None:
+        raise EngineError(missing)
+    with gptq_library.quiet() if packed else nullcontext():
+        if packed:
+            gptq_library.split_experts(folder)
         model = AutoModelForCausalLM.from_pretrained(
             str(folder),
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
@@ -285,8 +290,6 @@ def _gptq_kernel(artifact: Artifact, settings: EngineSettings, *, on_cuda: bool)
     folder = Path(artifact.path)
     if _method(folder) != "gptq":
         return {}
-    if (missing := gptq_library.missing()) is not None:
-        raise EngineError(missing)
     named = artifact.kernel
     if named == "auto" and settings.scoring_only and not on_cuda:
         named = "torch"

@@ -20,11 +20,15 @@ from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 from transformers.pytorch_utils import Conv1D
 
 from quantgate.errors import NumericallyInvalid
-from quantgate.quantizers.gptq_library import is_packed
+from quantgate.quantizers.gptq_library import is_packed, unpacked, unpacks
 
 _MADV_DONTNEED = 4  # madvise(2)
 _PACKED_KINDS = ("Params4bit", "Int8Params")
-_GPTQ_WAYS = {"TorchAtenLinear": " (int4pack, bfloat16)"}
+_GPTQ_WAYS = {
+    "TorchAtenLinear": " (int4pack, bfloat16)",
+    "TorchAtenAwqLinear": " (int4pack, bfloat16)",
+    "AwqTorchLinear": " (float16)",
+}
 """What a class name of GPTQModel's does not say: that scales, inputs and outputs of these layers are rounded to another type."""
 UNPACKED_ONCE = " (unpacked once, for scoring)"
 
@@ -155,8 +159,10 @@ def logical_count(parameter: Any) -> int:
 def logical_parameters(model: Any) -> int:
     """Weights of the model, tied ones once: the same number in every variant."""
     packed = [module for module in model.modules() if is_packed(module)]
+    theirs = {id(one) for module in packed for one in module.parameters(recurse=False)}
     biases = sum(module.bias.numel() for module in packed if module.bias is not None)
-    return sum(logical_count(parameter) for parameter in model.parameters()) + int(biases) + quantized_parameters(packed)
+    plain = sum(logical_count(parameter) for parameter in model.parameters() if id(parameter) not in theirs)
+    return plain + int(biases) + quantized_parameters(packed)
 
 
 def quantized_parameters(modules: list[Any]) -> int:
@@ -175,11 +181,14 @@ def float_weight(module: Any, parameter: Any) -> torch.Tensor:
 
 
 def digest(model: Any) -> str:
-    """SHA-256 over the weights as float32, in name order, one at a time. Raises ``NumericallyInvalid`` at the first non-finite one."""
+    """SHA-256 over the weights as float32, in name order, one at a time. Raises ``NumericallyInvalid`` at the first non-finite one.
+
+    Where a kernel has laid packed weights out anew, over what it holds of them instead.
+    """
     sha = hashlib.sha256()
     for name, value in sorted(_named_weights(model), key=lambda pair: pair[0]):
         weight = value().cpu().contiguous()
-        if not torch.isfinite(weight).all():
+        if weight.is_floating_point() and not torch.isfinite(weight).all():
             raise NumericallyInvalid(f"the weight {name} is not finite everywhere")
         sha.update(f"{name} {tuple(weight.shape)}\n".encode())
         sha.update(memoryview(weight.view(-1).numpy()).cast("B"))
@@ -187,23 +196,33 @@ def digest(model: Any) -> str:
 
 
 def _named_weights(model: Any) -> Iterator[tuple[str, Callable[[], torch.Tensor]]]:
-    """Every weight by the name it has in the unquantized model, with what makes it float32. A packed layer keeps its own in buffers."""
-    owners = {
-        f"{name}.{key}" if name else key: module for name, module in model.named_modules() for key in module._parameters
-    }
-    for name, parameter in model.named_parameters():
-        yield name, partial(float_weight, owners[name], parameter)
+    """Every weight, tied ones once, by the name it has in the unquantized model, with what makes it float32."""
+    seen: set[int] = set()
     for name, module in model.named_modules():
+        prefix = f"{name}." if name else ""
         if is_packed(module):
-            yield f"{name}.weight", partial(_unpacked, module)
-            if module.bias is not None:
-                yield f"{name}.bias", module.bias.detach().float
+            yield from _packed_weights(prefix, module)
+            continue
+        for key, parameter in module.named_parameters(recurse=False):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield f"{prefix}{key}", partial(float_weight, module, parameter)
+
+
+def _packed_weights(prefix: str, module: Any) -> Iterator[tuple[str, Callable[[], torch.Tensor]]]:
+    """A packed layer's weight and bias, which it may keep in buffers; or all that it holds, where nothing unpacks it."""
+    held = dict(module.named_buffers(recurse=False)) | dict(module.named_parameters(recurse=False))
+    if unpacks(module):
+        held = {key: tensor for key, tensor in held.items() if key == "bias"}
+        yield f"{prefix}weight", partial(_unpacked, module)
+    for key, tensor in held.items():
+        yield f"{prefix}{key}", tensor.detach().float if tensor.is_floating_point() else tensor.detach
 
 
 def _unpacked(module: Any) -> torch.Tensor:
     """A packed layer's weight as float32 [out, in]."""
     with torch.inference_mode():
-        weight: torch.Tensor = module.dequantize_weight().T.float()
+        weight: torch.Tensor = unpacked(module)
     return weight
 
 

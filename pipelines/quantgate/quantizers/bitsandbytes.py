@@ -121,7 +121,7 @@ def _open(plan: QuantizePlan, path: str, config: BitsAndBytesConfig | None) -> A
     return AutoModelForCausalLM.from_pretrained(
         path,
         **({} if config is None else {"quantization_config": config}),
-        dtype="auto" if on_cuda else torch.float32,
+        dtype=layers.float_type(plan.device),
         device_map={"": torch.cuda.current_device() if on_cuda else "cpu"},
         local_files_only=True,
     )

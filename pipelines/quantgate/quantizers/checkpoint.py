@@ -1,7 +1,7 @@
 """A model that is quantized already: a folder that transformers loads, or a GGUF file. Nothing is quantized here; what it says is checked.
 
-A folder is used where it is; its own config says how it was quantized. transformers unpacks a GGUF to float when it loads it, so such a
-variant is scored with the file's exact weights and neither filled nor timed; the bytes it would take are those of the file's tensors.
+A folder is used where it is; its own config says how it was quantized. GGUF and compressed-tensors checkpoints are unpacked to float
+(``unpacked``), because transformers computes with them in float.
 """
 
 from __future__ import annotations
@@ -12,17 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import gguf
-import torch
-from transformers import AutoModelForCausalLM
-
 from quantgate.errors import ConfigError, EngineError, MissingModel
 from quantgate.files import file_digest
 from quantgate.ports import Progress, QuantizePlan
-from quantgate.quantizers import layers, proof
-from quantgate.quantizers.folder import copy_tokenizer, write_manifest
-from quantgate.quantizers.reference import gguf_note, unpack_gguf
-from quantgate.quantizers.settings import GptqSettings, kernel_refusal
+from quantgate.quantizers import layers, proof, unpacked
+from quantgate.quantizers.settings import CheckpointSettings, GptqSettings, kernel_refusal
 from quantgate.quantizers.settings import checkpoint as checkpoint_settings
 from quantgate.records import Artifact, Proof
 
@@ -35,11 +29,14 @@ _NEEDS = {
 _PACKED = {
     "gptq": (".qweight", ".scales"),
     "awq": (".qweight", ".scales"),
-    "compressed-tensors": (".weight_packed", ".weight_scale"),
     "bitsandbytes": (".weight",),
 }
 """What a quantized module leaves in the files; the first marks it."""
-_FLOAT_TYPES = frozenset({"F32", "F16", "BF16", "F64"})
+_LAYOUTS = {
+    "gptq": {"gptq": ("cpu", "cuda"), "gptq_v2": ("cpu", "cuda"), "marlin": ("cuda",)},
+    "awq": {"gemm": ("cpu", "cuda"), "gemv": ("cuda",), "gemv_fast": ("cuda",), "llm-awq": ("cuda",)},
+}
+"""Ways in which a method's words are laid out, and the kinds of device that have a kernel for it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +48,10 @@ class _Said:
     group: int | None
     symmetric: bool
     text: str
+    layout: str | None = None
+    """How the words lie, for the methods that have several ways."""
+    why_not: str | None = None
+    """What of it is not kept when it is unpacked to float."""
 
 
 class CheckpointQuantizer:
@@ -63,18 +64,13 @@ class CheckpointQuantizer:
             return "a ready checkpoint is compared with the reference, which has not been prepared"
         path = Path(settings.path)
         if path.is_file():
-            return None if path.suffix == ".gguf" else f"{path} is neither a folder nor a .gguf file"
+            if path.suffix != ".gguf":
+                return f"{path} is neither a folder nor a .gguf file"
+            unpacked.check_gguf(plan, path)
+            return None
         said = _read(path)
         _check_claim(said, plan)
-        absent = [name for name in _NEEDS[said.method] if find_spec(name) is None]
-        if absent:
-            return f"a {said.method} checkpoint needs {' and '.join(absent)}, which is not installed: pip install {' '.join(absent)}"
-        if said.method == "gptq" and settings.kernel != "auto" and said.bits is not None:
-            wanted = GptqSettings(
-                bits=said.bits, group=said.group or -1, desc_act=False, symmetric=said.symmetric, damp=0.05, kernel=settings.kernel
-            )
-            return kernel_refusal(wanted, plan.device.kind)
-        return None
+        return _library_refusal(said) or _device_refusal(said, settings, plan.device.kind)
 
     def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
         """Raises ``EngineError`` or ``NumericallyInvalid`` where a quantized tensor is missing, all zero or not finite."""
@@ -85,9 +81,45 @@ class CheckpointQuantizer:
         _check_digest(path, settings.sha256)
         progress(0, 0, "checking the checkpoint")
         if path.is_file():
-            return _of_gguf(plan, path, into, progress)
+            return unpacked.of_gguf(plan, path, into, progress)
         said = _read(path)
+        if said.method == "compressed-tensors":
+            return unpacked.of_compressed_tensors(plan, path, into, _note(said))
         return _of_folder(plan, path, said, settings.kernel)
+
+
+def _library_refusal(said: _Said) -> str | None:
+    absent = [name for name in _NEEDS[said.method] if find_spec(name) is None]
+    if not absent:
+        return None
+    install = " ".join(name.replace("_", "-") for name in absent)
+    return f"a {said.method} checkpoint needs {' and '.join(absent)}, which is not installed: pip install {install}"
+
+
+def _device_refusal(said: _Said, settings: CheckpointSettings, device: str) -> str | None:
+    """Why nothing here multiplies by such weights, in one sentence."""
+    if said.why_not is not None:
+        return said.why_not
+    if settings.kernel != "auto" and said.method != "gptq":
+        raise ConfigError(f"checkpoint: option 'kernel' chooses among kernels of GPTQ checkpoints, and this one is {said.method}")
+    if (reason := _layout_refusal(said, device)) is not None or said.method != "gptq" or said.bits is None:
+        return reason
+    damp = 0.05  # of no account for weights that are there already
+    wanted = GptqSettings(
+        bits=said.bits, group=said.group or -1, desc_act=False, symmetric=said.symmetric, damp=damp, kernel=settings.kernel
+    )
+    return kernel_refusal(wanted, device)
+
+
+def _layout_refusal(said: _Said, device: str) -> str | None:
+    if said.layout is None:
+        return None
+    known, named = _LAYOUTS[said.method], f"{said.method} weights in the layout {said.layout}"
+    if said.layout not in known:
+        return f"{named} are not known; known are {', '.join(known)}"
+    if device not in known[said.layout]:
+        return f"{named} run on {' and '.join(known[said.layout])}, and this run is on {device}"
+    return None
 
 
 def _check_digest(path: Path, wanted: str | None) -> None:
@@ -125,18 +157,42 @@ def _read(folder: Path) -> _Said:
 
 
 def _said(method: str, said: dict[str, Any]) -> _Said:
-    bits, group, symmetric, text = said.get("bits"), said.get("group_size"), bool(said.get("sym", not said.get("zero_point", False))), ""
+    if method == "compressed-tensors":
+        return _compressed(said)
+    bits, text, layout = said.get("bits"), "", None
+    symmetric = bool(said.get("sym", not said.get("zero_point", False)))
     if method == "bitsandbytes":
         bits = 8 if said.get("load_in_8bit") else 4
         text = "int8" if bits == 8 else str(said.get("bnb_4bit_quant_type", "fp4"))
-    if method == "compressed-tensors":
-        weights = [one.get("weights") or {} for one in (said.get("config_groups") or {}).values() if isinstance(one, dict)]
-        bits = weights[0].get("num_bits") if weights else None
-        group = weights[0].get("group_size") if weights else None
-        symmetric = bool(weights[0].get("symmetric", True)) if weights else True
-    bits = bits if isinstance(bits, int) and not isinstance(bits, bool) else None
-    group = group if isinstance(group, int) and not isinstance(group, bool) else None
-    return _Said(method=method, bits=bits, group=group, symmetric=symmetric, text=text or ("symmetric" if symmetric else "asymmetric"))
+    if method == "gptq":
+        layout = str(said.get("checkpoint_format") or said.get("format") or "gptq")
+    if method == "awq":
+        layout, symmetric = str(said.get("version") or said.get("format") or "gemm").lower(), not said.get("zero_point", True)
+    return _Said(
+        method=method, bits=_whole(bits), group=_whole(said.get("group_size")), symmetric=symmetric,
+        text=text or ("symmetric" if symmetric else "asymmetric"), layout=layout,
+    )  # fmt: skip
+
+
+def _compressed(said: dict[str, Any]) -> _Said:
+    """A config of compressed-tensors: groups of layers, each with a scheme for its weights and maybe for its inputs."""
+    groups = [one for one in (said.get("config_groups") or {}).values() if isinstance(one, dict)]
+    schemes = [one.get("weights") or {} for one in groups]
+    first = schemes[0] if schemes else {}
+    widths = sorted({str(one.get("num_bits")) for one in schemes})
+    symmetric = bool(first.get("symmetric", True))
+    kind = f"{first.get('type', 'int')}, {'symmetric' if symmetric else 'asymmetric'}, {said.get('format', 'unknown')}"
+    lost = ["activations"] * any(one.get("input_activations") or one.get("output_activations") for one in groups)
+    lost += ["cache"] * bool(said.get("kv_cache_scheme"))
+    why_not = f"the checkpoint quantizes its {' and its '.join(lost)} too, and here its weights alone would be measured" if lost else None
+    return _Said(
+        method="compressed-tensors", bits=_whole(first.get("num_bits")), group=_whole(first.get("group_size")), symmetric=symmetric,
+        text=kind if len(widths) < 2 else f"{kind}, other layers of {' and '.join(widths)} bits", why_not=why_not,
+    )  # fmt: skip
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _check_claim(said: _Said, plan: QuantizePlan) -> None:
@@ -154,8 +210,8 @@ def _of_folder(plan: QuantizePlan, folder: Path, said: _Said, kernel: str) -> Ar
     stored = proof.Stored(folder)
     mark, *others = _PACKED[said.method]
     plain = layers.empty_model(plan.base.path)
-    linear = {name: layers.rows(module).numel() for name, module in layers.linear_layers(plain)}
-    replaced = _replaced(stored, said.method, mark, set(linear))
+    linear = {name: layers.rows(module).numel() for name, module in layers.multiplied(plain)}
+    replaced = _replaced(stored, said.method, mark)
     if not replaced:
         raise EngineError(f"checkpoint {folder}: its config says {said.method}, and none of its tensors ends in {mark}")
     _check_model(replaced, linear, plan)
@@ -174,21 +230,24 @@ def _of_folder(plan: QuantizePlan, folder: Path, said: _Said, kernel: str) -> Ar
         reload_difference=None,
         why_no_reload="the model was not quantized here, so there is nothing in memory to compare with",
     )
-    group = "" if said.group is None else f", group size {said.group}"
-    note = f"{said.method} checkpoint as found: {said.bits} bits{group}, {said.text}"
     return Artifact(
         variant=plan.variant.name,
         path=str(folder),
         format=said.method,
         stored_bytes=0,
         sha256="",
-        note=note,
+        note=_note(said),
         kernel=kernel,
         proof=shown,
     )
 
 
-def _replaced(stored: proof.Stored, method: str, mark: str, linear: set[str]) -> list[str]:
+def _note(said: _Said) -> str:
+    group = "" if said.group is None else f", group size {said.group}"
+    return f"{said.method} checkpoint as found: {said.bits} bits{group}, {said.text}"
+
+
+def _replaced(stored: proof.Stored, method: str, mark: str) -> list[str]:
     """Modules that the files hold in packed form."""
     names = [name.removesuffix(mark) for name in stored.names() if name.endswith(mark)]
     if method == "bitsandbytes":
@@ -205,57 +264,3 @@ def _check_model(replaced: list[str], linear: dict[str, int], plan: QuantizePlan
             f"variant '{plan.variant.name}': the checkpoint has {len(unknown)} quantized modules that the reference lacks, "
             f"first {unknown[0]}: it is another model"
         )
-
-
-# ---------------------------------------------------------------------------------------------- GGUF
-
-
-def _of_gguf(plan: QuantizePlan, file: Path, into: Path, progress: Progress) -> Artifact:
-    assert plan.base is not None
-    try:
-        tensors = list(gguf.GGUFReader(str(file)).tensors)
-    except Exception as error:  # the reader raises whatever a broken file makes numpy raise
-        raise ConfigError(f"checkpoint: {file} is no GGUF file that can be read: {error}") from None
-    kinds = {tensor.tensor_type.name for tensor in tensors}
-    if not kinds - _FLOAT_TYPES:
-        raise ConfigError(f"checkpoint: {file} is not quantized: its tensors are {', '.join(sorted(kinds))}")
-    main = max(tensors, key=lambda one: int(one.n_elements) * (one.tensor_type.name not in _FLOAT_TYPES)).tensor_type.name
-    if str(plan.variant.weight_bits) not in main.partition("_")[0]:
-        raise ConfigError(f"variant '{plan.variant.name}': bits is {plan.variant.weight_bits}, and the file's weights are {main}")
-    unpack_gguf(file, into, progress)
-    model = AutoModelForCausalLM.from_pretrained(str(into), dtype=torch.float32, local_files_only=True)
-    plain = layers.empty_model(plan.base.path)
-    linear = {name: layers.rows(module).numel() for name, module in layers.linear_layers(plain)}
-    found = {name: layers.rows(module).numel() for name, module in layers.linear_layers(model)}
-    if found != linear:
-        raise ConfigError(
-            f"variant '{plan.variant.name}': the layers of {file.name} are not those of the reference: it is another model"
-        )
-    copy_tokenizer(Path(plan.base.path), into)
-    write_manifest(into, scheme=plan.variant.scheme, quantized_modules=sorted(found))
-    quantized = [tensor for tensor in tensors if tensor.tensor_type.name not in _FLOAT_TYPES]
-    weights = sum(int(tensor.n_elements) for tensor in quantized)
-    return Artifact(
-        variant=plan.variant.name,
-        path=str(into),
-        format="gguf-simulated",
-        stored_bytes=0,
-        sha256="",
-        note=f"GGUF checkpoint as found: {gguf_note(file)}; kept in float32 here, and simulated for that reason",
-        simulated=True,
-        simulated_weight_bytes=sum(int(tensor.n_bytes) for tensor in tensors),
-        proof=Proof(
-            library="gguf, as found",
-            modules_replaced=len(found),
-            modules_left=layers.left(plain, found),
-            quantized_parameters=sum(found.values()),
-            logical_parameters=layers.logical_parameters(plain),
-            stored_bits_per_weight=sum(int(tensor.n_bytes) for tensor in quantized) * 8 / weights,
-            tensors_checked=proof.Stored(into).check(f"{name}.weight" for name in found),
-            tied_before=layers.tied(plain),
-            tied_after=layers.tied(model),
-            reload_difference=None,
-            why_no_reload="the model was not quantized here, so there is nothing in memory to compare with",
-            notes=("bits per weight count every quantized tensor of the file, the embedding included",),
-        ),
-    )

@@ -52,7 +52,7 @@ class GptqQuantizer:
     """Calibrates, rounds and packs every linear layer that the library knows of the architecture."""
 
     def why_not(self, plan: QuantizePlan) -> str | None:
-        """Raises ``ConfigError`` for bits, granularity or options that there are not, and for a missing calibration set."""
+        """Raises ``ConfigError`` for settings that there are not, and for a calibration set that is missing or too short."""
         settings = gptq_settings(plan.variant)
         if plan.base is None:
             return "gptq quantizes the reference, which has not been prepared"
@@ -60,7 +60,9 @@ class GptqQuantizer:
             raise ConfigError(f"variant '{plan.variant.name}': gptq needs 'calibration' in the config: the texts that it learns from")
         if (reason := gptq_library.missing() or kernel_refusal(settings, plan.device.kind)) is not None:
             return reason
-        return _shape_refusal(layers.empty_model(plan.base.path), settings)
+        if (reason := _shape_refusal(layers.empty_model(plan.base.path), settings)) is None and _is_read(plan):
+            calibration_rows(plan.variant.calibration, plan.base.path)
+        return reason
 
     def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
         """Raises ``ConfigError`` for a calibration set that is too short, ``NothingQuantized`` where no layer was recognised."""
@@ -91,6 +93,12 @@ class GptqQuantizer:
             kernel=settings.kernel,
             proof=shown,
         )
+
+
+def _is_read(plan: QuantizePlan) -> bool:
+    """Texts and tokenizer are there, so that tokens can be counted: neither is when a packed model or a dataset is only planned with."""
+    assert plan.base is not None and plan.variant.calibration is not None
+    return plan.variant.calibration.path is not None and (Path(plan.base.path) / "tokenizer_config.json").exists()
 
 
 def _shape_refusal(model: Any, settings: GptqSettings) -> str | None:
@@ -160,11 +168,11 @@ def _quantized(plan: QuantizePlan, settings: GptqSettings, rows: list[list[int]]
         # Orders groups by how much their inputs matter without an index that kernels must follow; needs groups.
         act_group_aware=settings.group > 0 and not settings.desc_act,
         device=f"cuda:{plan.device.index}" if on_cuda else "cpu",
-        offload_to_disk=on_cuda,
+        offload_to_disk=False,  # what is on the disk cannot be compared with what is read back
     )
     progress(0, 0, "loading the reference")
     with TemporaryDirectory() as scratch, chdir(scratch):  # the library leaves a folder of logs where it stands
-        packer = GPTQModel.load(str(base), asked, dtype="auto" if on_cuda else torch.float32)
+        packer = GPTQModel.load(str(base), asked, dtype=layers.float_type(plan.device))
         packer.layer_callback = _Layers(progress, packer.model.config.get_text_config().num_hidden_layers)
         samples = [{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows]
         packer.quantize(samples, batch_size=BATCH_ROWS, backend=BACKEND.GPTQ_TORCH, calibration_data_min_length=1)
@@ -218,7 +226,7 @@ def _proof(plan: QuantizePlan, made: _Made, packed: list[str], into: Path, token
     plain = layers.empty_model(plan.base.path)
     sizes = {name: layers.rows(module).numel() for name, module in layers.linear_layers(plain)}
     weights = {name: sizes.get(name, 0) for name in packed}
-    before, tied_before = _logits_in_memory(made.packer.model), layers.tied(plain)
+    before, tied_before = _logits_in_memory(made.packer.model, plan), layers.tied(plain)
     del made.packer.model
     again = _read_back(plan, into, packed)
     chosen = plan.variant.calibration
@@ -242,10 +250,11 @@ def _proof(plan: QuantizePlan, made: _Made, packed: list[str], into: Path, token
 def _read_back(plan: QuantizePlan, into: Path, packed: list[str]) -> Any:
     """The model as transformers reads it. Raises ``EngineError`` for an architecture whose packed layers it does not find or fails on."""
     on_cuda = plan.device.kind == "cuda"
+    gptq_library.split_experts(into)
     try:
         again = AutoModelForCausalLM.from_pretrained(
             str(into),
-            dtype="auto" if on_cuda else torch.float32,
+            dtype=layers.float_type(plan.device),
             quantization_config=GPTQConfig(bits=gptq_settings(plan.variant).bits, backend="gptq_torch"),
             device_map={"": plan.device.index} if on_cuda else None,
             local_files_only=True,
@@ -261,13 +270,15 @@ def _read_back(plan: QuantizePlan, into: Path, packed: list[str]) -> Any:
     return again
 
 
-def _logits_in_memory(model: Any) -> torch.Tensor:
+def _logits_in_memory(model: Any, plan: QuantizePlan) -> torch.Tensor:
     """Logits of the packed layers as they are after saving: their zero points stand as in the file, one too low for computing."""
     from gptqmodel.utils.model import convert_gptq_v1_to_v2_format_module
 
     for module in model.modules():
         if gptq_library.is_packed(module) and module.qzero_format() == 1:
             convert_gptq_v1_to_v2_format_module(module, bits=module.bits, pack_dtype=module.pack_dtype)
+    if plan.device.kind == "cuda":  # the library leaves layers where they were packed, some of them on the CPU
+        model.to(f"cuda:{plan.device.index}")
     return proof.logits(model)
 
 

@@ -6,6 +6,7 @@ bars; it compiles an extension and, at the first call of a layer, code for unpac
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -18,6 +19,8 @@ from typing import Any
 
 INSTALL = "pip install 'quantgate[gptq]'"
 LEAST_WORKERS = 2
+AWQ_AS_STORED = frozenset({"AwqTorchLinear", "TorchAtenAwqLinear"})
+"""Layers that hold AWQ weights as the files do, the second until its first call."""
 
 
 def missing() -> str | None:
@@ -46,6 +49,34 @@ def no_compiling() -> None:
     torch._dynamo.config.disable = True
 
 
+def split_experts(folder: Path) -> None:
+    """Let models of the folder's architecture be built with a module for each expert, as the library packs them, in this process.
+
+    transformers keeps a layer's experts in one tensor, and would leave packed ones unread.
+    """
+    import defuser
+
+    defuser.replace_fused_blocks(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type", ""))
+
+
 def is_packed(module: Any) -> bool:
-    """A layer of GPTQModel's that can give its weights back."""
-    return hasattr(module, "qweight") and hasattr(module, "dequantize_weight") and hasattr(module, "in_features")
+    """A layer of GPTQModel's: GPTQ or AWQ weights, in whatever layout its kernel wants them."""
+    return hasattr(module, "qweight") and hasattr(module, "in_features") and hasattr(module, "out_features")
+
+
+def unpacks(module: Any) -> bool:
+    """A packed layer can give its weight back. Kernels of GPUs lay it out anew when they load, and then nothing unpacks it."""
+    if hasattr(module, "dequantize_weight"):
+        return True
+    return type(module).__name__ in AWQ_AS_STORED and getattr(module, "linear_mode", None) != "inference"
+
+
+def unpacked(module: Any) -> Any:
+    """The weight of a packed layer that ``unpacks``, as float32 [out, in]."""
+    if hasattr(module, "dequantize_weight"):
+        return module.dequantize_weight().T.float()
+    from gptqmodel.quantization.awq.utils.packing_utils import dequantize_gemm
+
+    return dequantize_gemm(
+        qweight=module.qweight, qzeros=module.qzeros, scales=module.scales.float(), bits=module.bits, group_size=module.group_size
+    ).T

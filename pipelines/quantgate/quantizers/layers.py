@@ -13,10 +13,18 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
 from quantgate.errors import ConfigError
-from quantgate.records import ModuleLeft
+from quantgate.records import DeviceConfig, ModuleLeft
 
 SHOWN = 200
 """Layers listed in one message."""
+
+
+def float_type(device: DeviceConfig) -> torch.dtype | str:
+    """What float weights are loaded in: as asked for, else ``auto``, the checkpoint's own type, on a GPU and float32 on a CPU."""
+    if device.dtype is not None:
+        found: torch.dtype = getattr(torch, device.dtype)
+        return found
+    return "auto" if device.kind == "cuda" else torch.float32
 
 
 def empty_model(path: str) -> Any:
@@ -34,6 +42,13 @@ def linear_layers(model: Any) -> Iterator[tuple[str, Any]]:
     head = model.get_output_embeddings()
     for name, module in model.named_modules():
         if isinstance(module, (torch.nn.Linear, Conv1D)) and module is not head:
+            yield name, module
+
+
+def multiplied(model: Any) -> Iterator[tuple[str, Any]]:
+    """Every linear and Conv1D module, the head too: what a checkpoint may have quantized."""
+    for name, module in model.named_modules():
+        if isinstance(module, (torch.nn.Linear, Conv1D)):
             yield name, module
 
 

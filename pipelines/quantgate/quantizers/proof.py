@@ -65,6 +65,16 @@ class Stored:
         """Every stored tensor."""
         return tuple(self._shards)
 
+    def total_bytes(self) -> int:
+        """Bytes of all tensors of the files, headers left out."""
+        total = 0
+        for shard in sorted(set(self._shards.values())):
+            with safe_open(shard, framework="pt") as opened:
+                for name in opened.keys():  # noqa: SIM118 - the handle is no mapping
+                    tensor = opened.get_tensor(name)
+                    total += tensor.numel() * tensor.element_size()
+        return total
+
     def check(self, wanted: Iterable[str]) -> int:
         """How many tensors were wanted and are sound. Raises ``EngineError`` or ``NumericallyInvalid`` with the first that is not."""
         names = list(wanted)
@@ -99,6 +109,8 @@ def _owner(name: str, modules: Mapping[str, int]) -> str | None:
 
 
 def _check(name: str, tensor: torch.Tensor) -> None:
+    if tensor.is_floating_point() and tensor.element_size() == 1:
+        tensor = tensor.float()  # neither question is answered in 8 bits
     if tensor.is_floating_point() and not torch.isfinite(tensor).all():
         raise NumericallyInvalid(f"the stored tensor {name} is not finite everywhere")
     if not tensor.any():

@@ -15,12 +15,9 @@ from quantgate.parameters import Matrices
 from quantgate.records import BatchPlan, Evidence, ModelShape, Policy, Variant, VariantEvidence, Workload
 from quantgate.stages.diverge import positions
 from quantgate.stages.plan import Question, resolution
-from quantgate.weightbytes import MOST_BITS, Packing, usual_packing, weight_bytes
+from quantgate.weightbytes import is_filled, packing_of, weight_bytes
 
 LOGIT_BYTES = 4
-_FLOAT_IN_MEMORY = frozenset({"rtn"})
-"""Quantizers whose variants keep their values in float: scored, never filled."""
-_BLIND_TO_FUSED_EXPERTS = frozenset({"bitsandbytes"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,16 +35,6 @@ class Sizes:
 # ---------------------------------------------------------------------------------------------- sizes
 
 
-def packing_of(variant: Variant, float_bytes: int) -> Packing:
-    """How a variant's weights lie in memory: its own groups where it says so, the usual scales of its width."""
-    bits = variant.weight_bits
-    if bits is None or bits > MOST_BITS:
-        return Packing(bits=8 * float_bytes, float_bytes=float_bytes)
-    usual = replace(usual_packing(bits), float_bytes=float_bytes, experts=variant.quantizer not in _BLIND_TO_FUSED_EXPERTS)
-    kind, _, size = variant.granularity.partition(":")
-    return replace(usual, group=int(size)) if kind == "group" else usual
-
-
 def sized(variant: Variant, sizes: Sizes | None, budget_bytes: int | None, workload: Workload) -> VariantForecast:
     """The sizes of one variant, with neither times nor a reason yet."""
     blank = VariantForecast(
@@ -56,13 +43,11 @@ def sized(variant: Variant, sizes: Sizes | None, budget_bytes: int | None, workl
     )  # fmt: skip
     if sizes is None or sizes.matrices is None:
         return blank
-    simulated = variant.quantizer in _FLOAT_IN_MEMORY
-    plain = Packing(bits=8 * sizes.float_bytes, float_bytes=sizes.float_bytes)
-    weights = weight_bytes(sizes.matrices, plain if simulated else packing_of(variant, sizes.float_bytes))
+    weights = weight_bytes(sizes.matrices, packing_of(variant, sizes.float_bytes))
     stored = 0 if variant.role == "reference" and not sizes.unpacked else weights
     tokens = workload.prompt_tokens + workload.output_tokens
     row = kv_bytes_per_row(kept_by(sizes.shape, "transformers"), tokens, sizes.float_bytes)
-    filled = variant.role in ("reference", "candidate") and not simulated
+    filled = is_filled(variant)
     most = None
     if filled and budget_bytes is not None:
         room = budget_bytes - weights
@@ -149,7 +134,7 @@ def refusals(forecast: Forecast, policy: Policy, least_power: float) -> tuple[st
     """Why the run would be refused, or would measure nothing: each with what to change."""
     said = [f"variant {one.variant}: {one.why_not}" for one in forecast.variants if one.why_not is not None]
     for one in forecast.variants:
-        if one.most_requests == 0 and one.why_not is None:
+        if one.most_requests == 0 and one.why_not is None and one.role != "reference":
             said.append(_does_not_fit(one, forecast))
     for check in forecast.golden_sets:
         if check.tier == "required" and check.power < least_power:
@@ -170,8 +155,6 @@ def refusals(forecast: Forecast, policy: Policy, least_power: float) -> tuple[st
 
 def _does_not_fit(one: VariantForecast, forecast: Forecast) -> str:
     weights, budget = one.weight_bytes or 0, forecast.budget_bytes or 0
-    if weights >= budget:
-        return f"variant {one.variant}: its weights take {weights:,} bytes and the budget is {budget:,}: raise device.memory_budget"
     return (
         f"variant {one.variant}: beside {weights:,} bytes of weights the budget of {budget:,} leaves no room for one request of "
         f"{forecast.prompt_tokens + forecast.output_tokens} tokens ({one.kv_bytes_per_request or 0:,} bytes of cache)"

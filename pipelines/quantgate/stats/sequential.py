@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special  # type: ignore[import-untyped, unused-ignore]
 
 from quantgate.stats.inputs import Number, checked_count, checked_margin, checked_share, exact
-from quantgate.stats.noninferiority import Decision, Outcome, decide_paired
+from quantgate.stats.noninferiority import Outcome
 from quantgate.stats.rootfinding import falling_root
 
 Floats = NDArray[np.float64]
@@ -93,18 +93,6 @@ def planned_looks(sizes: Sequence[int], *, alpha: float) -> tuple[PlannedLook, .
         PlannedLook(number=number, items=count, z=z, level=float(special.ndtr(-z)))
         for number, (count, z) in enumerate(zip(counts, zs, strict=True), start=1)
     )
-
-
-def decide_planned(*, looks: Sequence[PlannedLook], b: int, c: int, n: int, margin: Number) -> Decision:
-    """Exact paired decision at the level of the planned look that has n items.
-
-    Raises:
-        ValueError: no look has n items (it was not planned); otherwise as `decide_paired`.
-    """
-    for look in looks:
-        if look.items == n:
-            return decide_paired(b=b, c=c, n=n, margin=margin, alpha=look.level)
-    raise ValueError(f"no look was planned at {n} items, only at {[look.items for look in looks]}")
 
 
 def planned_p(p_values: Sequence[float], *, sizes: Sequence[int]) -> float:

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special  # type: ignore[import-untyped, unused-ignore]
 
-from quantgate.stats.inputs import checked_amounts, checked_share
+from quantgate.stats.inputs import checked_amounts
 from quantgate.stats.proportions import Interval
 
 Floats = NDArray[np.float64]
@@ -64,16 +63,6 @@ def tango_bounds(*, b: float, c: float, n: float, critical: float) -> Interval:
     lower = -1.0 if c >= n else _last_true(lambda loss: bool(tango_statistic(b, c, n, loss) >= critical))
     upper = 1.0 if b >= n else _last_true(lambda loss: bool(tango_statistic(b, c, n, loss) >= -critical))
     return Interval(lower=lower, upper=upper)
-
-
-def tango_interval(*, b: float, c: float, n: float, level: float) -> Interval:
-    """Tango's two-sided interval of the loss; level 0.95 leaves 2.5 % outside each end.
-
-    Raises:
-        ValueError: as `tango_bounds`, or level outside (0, 1).
-    """
-    critical = -float(special.ndtri((1 - checked_share(level, "level")) / 2))
-    return tango_bounds(b=b, c=c, n=n, critical=critical)
 
 
 def _last_true(holds: Callable[[float], Any]) -> float:

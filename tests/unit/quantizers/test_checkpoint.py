@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
+import ready_checkpoints
 import tiny
 from quantgate.devices.cpu import CpuDevice
 from quantgate.engines.transformers import TransformersEngine
 from quantgate.errors import ConfigError, EngineError, MissingModel, QuantgateError
 from quantgate.ports import QuantizePlan
+from quantgate.quantizers import checkpoint, proof
 from quantgate.quantizers.bitsandbytes import BitsAndBytesQuantizer
 from quantgate.quantizers.checkpoint import CheckpointQuantizer
 from quantgate.quantizers.reference import locate
@@ -109,6 +114,99 @@ def test_a_gguf_file_of_the_package(tmp_path: Path) -> None:
         taken(ready(file, bits=8), base, tmp_path / "y")
 
 
+# ---------------------------------------------------------------------------------------------- AWQ
+
+
+def test_an_awq_folder(base: Path, tmp_path: Path) -> None:
+    """AWQ weights are those that the files stand for: nothing rounded again, packed in memory, logits within the kernel's rounding."""
+    pytest.importorskip("gptqmodel")
+    truth = ready_checkpoints.awq(base, tmp_path / "awq")
+    artifact = taken(ready(tmp_path / "awq"), base, tmp_path / "x")
+    assert artifact.note == "awq checkpoint as found: 4 bits, group size 32, asymmetric"
+    assert artifact.path == str(tmp_path / "awq")
+    assert artifact.proof is not None
+    assert artifact.proof.stored_bits_per_weight == 4 + (16 + 4) / 32
+    probe = tuple(proof.probe(tiny.VOCABULARY)[0].tolist())
+    with TransformersEngine().open(artifact, EngineSettings(threads=1), CpuDevice(CPU)) as session:
+        found, rows = session.loaded, next(iter(session.distributions([probe])))
+    same = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    for name, weight in truth.items():
+        same.get_submodule(name).weight.data = weight
+    plain = loaded(tiny.artifact(tiny.saved(same, tmp_path / "same")))
+    assert found.weights_sha256 == plain.weights_sha256
+    assert found.logical_parameters == plain.logical_parameters == artifact.proof.logical_parameters
+    assert (found.modules_replaced, found.quantized_parameters) == (14, artifact.proof.quantized_parameters)
+    assert found.weight_bytes < plain.weight_bytes / 2
+    assert found.kernels == {"Linear": 1, "TorchAtenAwqLinear (int4pack, bfloat16)": 14}
+    wanted = proof.logits(same)[-1]
+    assert float((torch.tensor(rows[0]) - wanted).abs().max()) < 0.03 * float(wanted.abs().max())
+
+
+def test_a_layout_without_a_kernel_here(base: Path, tmp_path: Path) -> None:
+    """B62, B66: weights that nothing multiplies on this device are told before they are loaded, with what would."""
+    ready_checkpoints.awq(base, tmp_path / "awq", version="gemv")
+    told = CheckpointQuantizer().why_not(plan(ready(tmp_path / "awq"), base))
+    assert told == "awq weights in the layout gemv run on cuda, and this run is on cpu"
+    ready_checkpoints.awq(base, tmp_path / "odd", version="spiral")
+    assert "the layout spiral are not known; known are gemm" in (CheckpointQuantizer().why_not(plan(ready(tmp_path / "odd"), base)) or "")
+    with pytest.raises(ConfigError, match="chooses among kernels of GPTQ checkpoints, and this one is awq"):
+        ready_checkpoints.awq(base, tmp_path / "named")
+        CheckpointQuantizer().why_not(plan(ready(tmp_path / "named", kernel="torch"), base))
+
+
+# ---------------------------------------------------------------------------------------------- compressed-tensors
+
+
+@pytest.mark.parametrize(
+    ("write", "bits", "stored", "said"),
+    [
+        (ready_checkpoints.packed_integers, 4, 4 + 16 / 32, "4 bits, group size 32, int, symmetric, pack-quantized"),
+        (ready_checkpoints.plain_integers, 8, 8, "8 bits, int, symmetric, int-quantized"),
+    ],
+)
+def test_a_compressed_tensors_folder(base: Path, tmp_path: Path, write: Any, bits: int, stored: float, said: str) -> None:
+    """Unpacked to float, because the library computes in float: the exact weights, the files' own bytes, simulated."""
+    pytest.importorskip("compressed_tensors")
+    truth = write(base, tmp_path / "ct")
+    artifact = taken(ready(tmp_path / "ct", bits=bits), base, tmp_path / "x")
+    assert artifact.simulated
+    assert artifact.note.startswith(f"compressed-tensors checkpoint as found: {said}; kept in float32")
+    found, plain = loaded(artifact), loaded(tiny.artifact(base))
+    assert found.logical_parameters == plain.logical_parameters
+    assert (found.modules_replaced, found.quantized_parameters) == (14, sum(one.numel() for one in truth.values()))
+    weights = load_file(tmp_path / "x" / "model.safetensors")
+    assert all(torch.equal(weights[f"{name}.weight"], weight) for name, weight in truth.items())
+    assert artifact.proof is not None
+    assert stored <= artifact.proof.stored_bits_per_weight <= stored + 0.6
+    assert artifact.simulated_weight_bytes == sum(one.nbytes for one in load_file(tmp_path / "ct" / "model.safetensors").values())
+    assert "quantization_config" not in json.loads((tmp_path / "x" / "config.json").read_text())
+
+
+def test_tensors_that_the_library_does_not_read_are_an_error(base: Path, tmp_path: Path) -> None:
+    """A checkpoint whose layout the library guesses wrong would run with random weights: an error with the first tensor unread."""
+    pytest.importorskip("compressed_tensors")
+    ready_checkpoints.plain_integers(base, tmp_path / "ct")
+    path = tmp_path / "ct" / "config.json"
+    config = json.loads(path.read_text())
+    del config["quantization_config"]["config_groups"]["group_0"]["format"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(EngineError, match=r"42 tensors are not where it looks for them, first model\.layers\.0\.mlp\.down_proj"):
+        taken(ready(tmp_path / "ct", bits=8), base, tmp_path / "x")
+
+
+def test_quantized_activations_are_not_measured_as_weights(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint whose inputs are quantized too would be scored as better than it is: not run."""
+    monkeypatch.setattr("quantgate.quantizers.checkpoint.find_spec", lambda name: True)
+    ready_checkpoints.plain_integers(base, tmp_path / "ct")
+    path = tmp_path / "ct" / "config.json"
+    said = ready_checkpoints.compressed("int-quantized", num_bits=8, strategy="channel", input_activations={"num_bits": 8})
+    path.write_text(json.dumps({**json.loads(path.read_text()), "quantization_config": said}))
+    told = CheckpointQuantizer().why_not(plan(ready(tmp_path / "ct", bits=8), base))
+    assert told == "the checkpoint quantizes its activations too, and here its weights alone would be measured"
+
+
 # ---------------------------------------------------------------------------------------------- malformed ones
 
 
@@ -159,14 +257,18 @@ def _no_config(folder: Path) -> None:
         (_not_json, ConfigError, "not valid JSON"),
         (_float, ConfigError, "has no quantization_config"),
         (_unknown, ConfigError, "quant_method is 'sorcery'; known are"),
-        (_not_installed, QuantgateError, "needs compressed_tensors, which is not installed"),
+        (_not_installed, QuantgateError, "needs compressed_tensors, which is not installed: pip install compressed-tensors"),
         (_no_weights, MissingModel, "no weights"),
         (_no_config, MissingModel, r"no config\.json"),
         (_zeros, EngineError, r"model\.layers\.1\.mlp\.up_proj\.weight is all zeros"),
     ],
 )
-def test_malformed(base: Path, nf4: Path, tmp_path: Path, spoil: Any, error: type[Exception], reason: str) -> None:
+def test_malformed(
+    base: Path, nf4: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, error: type[Exception], reason: str
+) -> None:
     """A checkpoint that is not what it says is refused with what was found."""
+    there = checkpoint.find_spec
+    monkeypatch.setattr(checkpoint, "find_spec", lambda name: None if name == "compressed_tensors" else there(name))
     folder = tmp_path / "bad"
     shutil.copytree(nf4, folder)
     spoil(folder)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import fresh
 import saved_families
 import tiny
 from quantgate.devices.cpu import CpuDevice
@@ -131,10 +132,8 @@ def test_gptq(family: tuple[str, Path], tmp_path: Path) -> None:
 def test_moe_says_what_stayed(tmp_path: Path) -> None:
     """B08: fused experts that a quantizer does not know are named as left in float with their parameters, and the share shows it."""
     base = saved_families.build("mixtral", tmp_path / "m")
-    try:
-        artifact = built(BitsAndBytesQuantizer(), tiny.variant("b", "bitsandbytes", weight_bits=4), base, tmp_path / "b")
-    except NothingQuantized:
-        pytest.fail("attention layers are linear and were quantized")
+    variant = tiny.variant("b", "bitsandbytes", weight_bits=4)
+    artifact = fresh.built(variant, base, tmp_path)  # GPTQModel, once loaded, splits the experts of every later model in its process
     assert artifact.proof is not None
     left = {one.name: one for one in artifact.proof.modules_left if "expert" in one.name}
     assert sum(one.parameters for one in left.values()) == 2 * 4 * 3 * 64 * 128

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from quantgate.stats.clusters import clustered_loss, membership
-from quantgate.stats.tango import tango_interval
+from quantgate.stats.tango import tango_bounds
+
+Z95 = 1.6448536269514722
 
 
 def test_counts_and_effective_clusters() -> None:
@@ -36,7 +38,7 @@ def test_independent_items_cost_nothing_but_degrees_of_freedom() -> None:
     """Clusters of one have deff 1, so only the t quantile widens Tango's interval."""
     losses = np.array([1.0] * 8 + [-1.0] * 6 + [0.0] * 286)
     found = clustered_loss(losses, np.arange(300))
-    tango, bounds = tango_interval(b=8, c=6, n=300, level=0.9), found.bounds(0.05)
+    tango, bounds = tango_bounds(b=8, c=6, n=300, critical=Z95), found.bounds(0.05)
     assert found.design_effect == pytest.approx(1.0)
     assert bounds.lower < tango.lower < tango.upper < bounds.upper
 
@@ -70,7 +72,7 @@ def test_clusters_of_one_are_independent_items() -> None:
 def test_without_a_flip_there_is_still_a_width() -> None:
     """No flips in 40 clusters of 5: an interval as for 40 items, not a point."""
     found = clustered_loss(np.zeros(200), np.repeat(np.arange(40), 5))
-    assert found.bounds(0.05).upper > tango_interval(b=0, c=0, n=40, level=0.9).upper > 0.06
+    assert found.bounds(0.05).upper > tango_bounds(b=0, c=0, n=40, critical=Z95).upper > 0.06
 
 
 def test_too_few_effective_clusters_show_nothing() -> None:

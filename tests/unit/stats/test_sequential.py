@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from quantgate.stats.noninferiority import decide_paired
 from quantgate.stats.sequential import (
     anytime,
     anytime_p,
     crossing_probability,
-    decide_planned,
     growth_bet,
     planned_looks,
     planned_p,
@@ -46,20 +44,6 @@ def test_crossing_agrees_with_a_simulation() -> None:
     simulated = (walks >= 1.645).any(axis=1).mean()
     assert crossing_probability([0.5, 1.0], [1.645, 1.645]) == pytest.approx(simulated, abs=0.002)
     assert crossing_probability([1.0], [1.645]) == pytest.approx(special.ndtr(-1.645), abs=1e-12)
-
-
-def test_a_planned_look_decides_at_its_level() -> None:
-    """The exact decision, at the level of the look with that many items."""
-    looks = planned_looks([200, 400], alpha=0.05)
-    early = decide_planned(looks=looks, b=2, c=2, n=200, margin=0.03)
-    assert early == decide_paired(b=2, c=2, n=200, margin=0.03, alpha=looks[0].level)
-    assert (early.outcome, decide_paired(b=2, c=2, n=200, margin=0.03, alpha=0.05).outcome) == ("inconclusive", "pass")
-
-
-def test_a_look_that_was_not_planned_is_refused() -> None:
-    """Looking again is a second chance."""
-    with pytest.raises(ValueError, match="no look was planned at 300 items"):
-        decide_planned(looks=planned_looks([200, 400], alpha=0.05), b=0, c=0, n=300, margin=0.03)
 
 
 @pytest.mark.parametrize(

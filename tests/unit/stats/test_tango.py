@@ -1,9 +1,17 @@
 """Tango's statistic and interval against published examples."""
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
-from quantgate.stats.tango import restricted_recovery_rate, tango_bounds, tango_interval, tango_statistic
+from quantgate.stats.proportions import Interval
+from quantgate.stats.tango import restricted_recovery_rate, tango_bounds, tango_statistic
+
+
+def tango_interval(*, b: float, c: float, n: float, level: float) -> Interval:
+    """Two-sided, with half of what the level leaves outside each end."""
+    return tango_bounds(b=b, c=c, n=n, critical=NormalDist().inv_cdf((1 + level) / 2))
 
 
 @pytest.mark.parametrize(

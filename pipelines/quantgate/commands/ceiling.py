@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -22,9 +21,9 @@ _BY_HAND = ("layers", "hidden", "heads")
 _MORE_BY_HAND = ("kv_heads", "head_dim")
 
 
-def add(commands: Any, add_command: Callable[..., argparse.ArgumentParser], say: Callable[[str], None]) -> None:
-    """Register the command; ``say`` gets what it prints."""
-    parser = add_command(commands, "ceiling", partial(_run, say), TEXT, EXAMPLE)
+def add(commands: Any, make: Callable[..., argparse.ArgumentParser]) -> None:
+    """Register the command."""
+    parser = make(commands, "ceiling", _run, TEXT, EXAMPLE)
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a model folder, a config.json, a .gguf file or a hub id")
     parser.add_argument("--memory", required=True, metavar="SIZE", help="memory of the device, for example 24GB or 22GiB")
     parser.add_argument("--tokens", default="2048", metavar="N", help="prompt and output of a request together (default: 2048)")
@@ -44,8 +43,8 @@ def add(commands: Any, add_command: Callable[..., argparse.ArgumentParser], say:
     hand.add_argument("--head-dim", metavar="N", help="width of a head (default: hidden / heads)")
 
 
-def _run(say: Callable[[str], None], arguments: argparse.Namespace) -> int:
-    say(answer(arguments).rstrip("\n"))
+def _run(arguments: argparse.Namespace) -> int:
+    print(answer(arguments).rstrip("\n"))
     return 0
 
 

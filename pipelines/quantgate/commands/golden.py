@@ -25,22 +25,22 @@ CHANGES.jsonl with who, when, why, the ids and both digests. The old version sta
 Refused where the old version is not what its manifest seals, and where an item contradicts another."""
 RETIRE = """Makes v<N+1> beside the newest version, without the items named and with a line in CHANGES.jsonl. The old version stays.
 To correct an item, retire it and add it again under an id of its own."""
-Add = Callable[[Any, str, Callable[[argparse.Namespace], int], str, str], argparse.ArgumentParser]
+Make = Callable[[Any, str, Callable[[argparse.Namespace], int], str, str], argparse.ArgumentParser]
 
 
-def register(commands: Any, add: Add) -> None:
-    """Enter the commands below ``golden``. ``add`` makes a parser with name, action, text and example."""
+def add(commands: Any, make: Make) -> None:
+    """Enter the commands below ``golden``. ``make`` makes a parser with name, action, text and example."""
     text = "check a golden set, seal it, or make its next version"
-    parser = add(commands, "golden", _check, text, "quantgate golden check golden_sets/faq/v1")
+    parser = make(commands, "golden", _check, text, "quantgate golden check golden_sets/faq/v1")
     actions = parser.add_subparsers(title="what to do", metavar="ACTION", required=True)
     for enter in (_enter_check, _enter_seal, _enter_add, _enter_retire, _enter_log):
-        made: argparse.ArgumentParser = enter(actions, add)
+        made: argparse.ArgumentParser = enter(actions, make)
         made.epilog = f"{(made.epilog or '').split('exit codes:')[0]}{EXIT_CODES}"
 
 
-def _enter_check(actions: Any, add: Add) -> argparse.ArgumentParser:
+def _enter_check(actions: Any, make: Make) -> argparse.ArgumentParser:
     text = "look for duplicates, leaked and contradicting answers, and some thirty other faults"
-    parser = add(actions, "check", _check, text, CHECK_EXAMPLES)
+    parser = make(actions, "check", _check, text, CHECK_EXAMPLES)
     parser.description = f"{parser.description}\n\n{CHECK}"
     parser.add_argument("path", type=Path, metavar="PATH", help="a JSON Lines file, a version's folder, or a folder of golden sets")
     what = "texts that a quantizer was calibrated on, JSON Lines or plain text with blank lines between; may be given more than once"
@@ -50,34 +50,34 @@ def _enter_check(actions: Any, add: Add) -> argparse.ArgumentParser:
     return parser
 
 
-def _enter_seal(actions: Any, add: Add) -> argparse.ArgumentParser:
+def _enter_seal(actions: Any, make: Make) -> argparse.ArgumentParser:
     text = "write the manifest of a new version, with the digest of its items"
-    parser = add(actions, "seal", _seal, text, "quantgate golden seal golden_sets/faq/v1 --licence CC-BY-4.0")
+    parser = make(actions, "seal", _seal, text, "quantgate golden seal golden_sets/faq/v1 --licence CC-BY-4.0")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="<name>/v<N> with an items.jsonl in it")
     parser.add_argument("--licence", required=True, metavar="NAME", help="under which the items may be used")
     return parser
 
 
-def _enter_add(actions: Any, add: Add) -> argparse.ArgumentParser:
+def _enter_add(actions: Any, make: Make) -> argparse.ArgumentParser:
     example = 'quantgate golden add golden_sets/faq --from new_items.jsonl --reason "questions about the new tariff"'
-    parser = add(actions, "add", _add, "make the next version of a golden set with more items", example)
+    parser = make(actions, "add", _add, "make the next version of a golden set with more items", example)
     parser.description = f"{parser.description}\n\n{ADD}"
     _arguments_of_change(parser)
     parser.add_argument("--from", dest="new", type=Path, required=True, metavar="FILE", help="the new items, JSON Lines")
     return parser
 
 
-def _enter_retire(actions: Any, add: Add) -> argparse.ArgumentParser:
+def _enter_retire(actions: Any, make: Make) -> argparse.ArgumentParser:
     example = 'quantgate golden retire golden_sets/faq faq-17 faq-31 --reason "the tariff they ask about is gone"'
-    parser = add(actions, "retire", _retire, "make the next version of a golden set without some items", example)
+    parser = make(actions, "retire", _retire, "make the next version of a golden set without some items", example)
     parser.description = f"{parser.description}\n\n{RETIRE}"
     _arguments_of_change(parser)
     parser.add_argument("ids", nargs="+", metavar="ID", help="ids of the items to retire")
     return parser
 
 
-def _enter_log(actions: Any, add: Add) -> argparse.ArgumentParser:
-    parser = add(actions, "log", _log, "print who changed a golden set, when and why", "quantgate golden log golden_sets/faq")
+def _enter_log(actions: Any, make: Make) -> argparse.ArgumentParser:
+    parser = make(actions, "log", _log, "print who changed a golden set, when and why", "quantgate golden log golden_sets/faq")
     parser.add_argument("set", type=Path, metavar="SET", help="a golden set's folder, or that of one version")
     return parser
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 TEXT = "say what a config would do: what runs, what fits, how long it takes, what can be resolved; loads no weights"
 
 
-def add(commands: Any, add_command: Callable[..., argparse.ArgumentParser], say: Callable[[str], None]) -> None:
-    """Register the command; ``say`` gets what it prints."""
-    parser = add_command(commands, "plan", partial(_run, say), TEXT, "quantgate plan configs/demo.yaml")
+def add(commands: Any, make: Callable[..., argparse.ArgumentParser]) -> None:
+    """Register the command."""
+    parser = make(commands, "plan", _run, TEXT, "quantgate plan configs/demo.yaml")
     parser.add_argument("config", type=Path, metavar="CONFIG", help="the run's YAML file")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead, sizes in bytes and times in seconds")
     parser.add_argument(
@@ -22,8 +21,8 @@ def add(commands: Any, add_command: Callable[..., argparse.ArgumentParser], say:
     )
 
 
-def _run(say: Callable[[str], None], arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     planning = import_module("quantgate.planning")
     said, code = planning.answer(arguments.config, as_json=arguments.json, allow_underpowered=arguments.allow_underpowered)
-    say(said)
+    print(said)
     return int(code)

@@ -1,0 +1,23 @@
+"""What a worker passes on to the engine, asked without a process."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+import tiny
+from quantgate import rundir, worker
+from quantgate.records import DeviceConfig
+
+
+@pytest.mark.parametrize(("dtype", "bytes_"), [(None, 4), ("bfloat16", 2)])
+def test_the_type_of_the_device_section_is_the_model_s(tmp_path: Path, dtype: str | None, bytes_: int) -> None:
+    """Weights and cache are held in the type that the config asks for; on a CPU in float32 where it asks for none."""
+    desk = worker.Desk(out=io.StringIO())
+    values = {"artifact": tiny.artifact(tiny.llama(tmp_path / "m")), "device": DeviceConfig(threads=1, dtype=dtype)}
+    with desk.stack:
+        loaded = worker._open(desk, {**rundir.plain(values), "engine": "transformers"}).loaded
+    assert (loaded.dtype, loaded.kv_bytes_per_element) == (dtype or "float32", bytes_)
+    assert 1 <= loaded.weight_bytes / (loaded.logical_parameters * bytes_) < 1.01
