@@ -35,6 +35,8 @@ EPILOG = f"""start here:
   quantgate rollback --to VERSION --reason TEXT
                                              move the alias back, with the reason on record
   quantgate compare RUN_A RUN_B              what moved between two stored runs
+  quantgate baseline accept RUN --reason TEXT
+                                             pin a run's reference, for later runs to be held against
   quantgate policy explain FILE              what a policy demands, and what golden sets can resolve under it
   quantgate cache list                       what the cache holds; verify it, or prune it
   quantgate golden check PATH                what is wrong or doubtful in a golden set, with file, line and key
@@ -48,7 +50,7 @@ EPILOG = f"""start here:
 
 {EXIT_CODES}"""
 
-COMMANDS = ("init", "rollback", "signoff", "trend", "verify")
+COMMANDS = ("baseline", "init", "rollback", "signoff", "trend", "verify")
 """Commands with a module of their own in ``commands/``."""
 
 

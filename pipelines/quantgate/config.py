@@ -26,6 +26,7 @@ from quantgate.errors import ConfigError, UnknownPlugin
 from quantgate.names import check_alias
 from quantgate.records import (
     NEVER_WAIVED,
+    BaselineLimits,
     BatchPlan,
     Better,
     Calibration,
@@ -85,6 +86,23 @@ Count = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BaselineConfig:
+    """Where the pinned reference is kept, and how far today's may be from it."""
+
+    path: Path
+    limits: tuple[BaselineLimits, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContinuousIntegration:
+    """What a CI system offers besides the exit code. ``summary``: a file that job summaries are appended to."""
+
+    summary: Path | None
+    annotations: bool
+    """GitHub's workflow commands on standard output are read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
     """One run as asked for: everything validated, every path absolute."""
 
@@ -110,6 +128,7 @@ class RunConfig:
     alias: str
     provenance: Literal["machine", "fixed"]
     run_id: str | None
+    baseline: BaselineConfig | None = None
 
     @property
     def reference(self) -> Variant:
@@ -250,6 +269,24 @@ class _Source(_Section):
     lm_eval: _Harness | None = None
 
 
+class _Limits(_Section):
+    """Limits of one golden set, where they are not the baseline's own."""
+
+    max_loss: Limit | None = None
+    max_gain: Limit | None = None
+    max_flips: Limit | None = None
+
+
+class _Baseline(_Section):
+    """The pinned reference that today's is compared with first; ``max_gain`` left out is ``max_loss``."""
+
+    file: Name
+    max_loss: Limit = 0.01
+    max_gain: Limit | None = None
+    max_flips: Limit | None = 0.03
+    limits: dict[str, _Limits] = {}
+
+
 class _Run(_Section):
     schema_version: int
     model: _Model
@@ -270,6 +307,7 @@ class _Run(_Section):
     promotion: _Promotion = _Promotion()
     provenance: Literal["machine", "fixed"] = "machine"
     run_id: Annotated[str, Field(pattern=NAME)] | None = None
+    baseline: _Baseline | None = None
 
 
 def _said(text: str) -> Any:
@@ -408,6 +446,7 @@ def load_run(path: Path) -> RunConfig:
     _check_provenance(raw, document)
     _check_golden_sets(raw, document)
     _check_texts(raw, document, base)
+    _check_baseline(raw, document)
     policy_path = _resolve(base, raw.policy)
     policy = load_policy(policy_path)
     _check_chances(raw, policy, policy_path)
@@ -435,6 +474,7 @@ def load_run(path: Path) -> RunConfig:
         alias=raw.promotion.alias,
         provenance=raw.provenance,
         run_id=raw.run_id,
+        baseline=None if raw.baseline is None else _baseline(raw.baseline, base),
     )
 
 
@@ -461,6 +501,14 @@ def load_policy(path: Path) -> Policy:
         order=tuple(raw.order),
         checks=tuple(_rule(check) for check in raw.checks),
         waivers=tuple(Waiver(**one.model_dump()) for one in raw.waivers),
+    )
+
+
+def ci_of_environment() -> ContinuousIntegration:
+    """What GitHub Actions says of itself: ``GITHUB_STEP_SUMMARY`` names a file, ``GITHUB_ACTIONS`` is ``true``."""
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    return ContinuousIntegration(
+        summary=Path(summary) if summary else None, annotations=os.environ.get("GITHUB_ACTIONS") == "true"
     )
 
 
@@ -592,6 +640,20 @@ def _size_bytes(value: str | int | float, document: _Document, where: tuple[str 
     return size
 
 
+def _baseline(raw: _Baseline, base: Path) -> BaselineConfig:
+    """The limits for every golden set, then those of single ones with what they leave out filled in."""
+    gain = raw.max_loss if raw.max_gain is None else raw.max_gain
+    every = BaselineLimits(max_loss=raw.max_loss, max_gain=gain, max_flips=raw.max_flips)
+    return BaselineConfig(path=_resolve(base, raw.file), limits=(every, *(_own(name, one, every) for name, one in raw.limits.items())))
+
+
+def _own(name: str, raw: _Limits, every: BaselineLimits) -> BaselineLimits:
+    loss = every.max_loss if raw.max_loss is None else raw.max_loss
+    gain = raw.max_gain if raw.max_gain is not None else every.max_gain if raw.max_loss is None else loss
+    flips = raw.max_flips if "max_flips" in raw.model_fields_set else every.max_flips
+    return BaselineLimits(golden_set=name, max_loss=loss, max_gain=gain, max_flips=flips)
+
+
 def _variant(raw: _Variant, base: Path, shared: _Calibration | None) -> Variant:
     calibration = raw.calibration or (shared if raw.quantizer in CALIBRATED else None)
     return Variant(
@@ -719,6 +781,21 @@ def _check_texts(raw: _Run, document: _Document, base: Path) -> None:
     if not re.match(NAME, path.stem):
         what = f"the file's name '{path.stem}' names the check: letters, digits, '.', '_' and '-' are allowed; rename the file"
         raise document.error(("divergence", "texts"), what)
+
+
+def _check_baseline(raw: _Run, document: _Document) -> None:
+    """Limits for every golden set are shares; those of one alone may be in the unit of scores without bounds."""
+    if raw.baseline is None:
+        return
+    for key in ("max_loss", "max_gain", "max_flips"):
+        value = getattr(raw.baseline, key)
+        if value is not None and value > 1:
+            meant = f"; write {value / 100:g} for {value:g} %" if value <= 100 else ""
+            raise document.error(("baseline", key), f"{key}: a share is at most 1; found {value:g}{meant}")
+    for name, one in raw.baseline.limits.items():
+        if one.max_flips is not None and one.max_flips > 1:
+            what = f"max_flips: a share is at most 1; found {one.max_flips:g}"
+            raise document.error(("baseline", "limits", name, "max_flips"), what)
 
 
 def _check_names(raw: _Run, document: _Document) -> None:

@@ -16,14 +16,27 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import admission, gathering, golden, judging, plugins, preflight, provenance, rundir, runs, texts
-from quantgate.config import UNCORRECTED, RunConfig, uncorrected
+from quantgate import (
+    admission,
+    baselines,
+    gathering,
+    golden,
+    judging,
+    plugins,
+    preflight,
+    provenance,
+    rundir,
+    runs,
+    texts,
+)
+from quantgate.config import UNCORRECTED, ContinuousIntegration, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
 from quantgate.measuring import Run, measure_all, planned
 from quantgate.ports import Display, Registry, Sink
 from quantgate.records import (
     UNDATED,
+    BaselineEvidence,
     DeviceInfo,
     Evidence,
     Fingerprint,
@@ -35,19 +48,20 @@ from quantgate.records import (
     RunInfo,
     VariantEvidence,
 )
-from quantgate.stages import gate, promote, report
+from quantgate.stages import baseline, gate, promote, report
 from quantgate.stages.plan import names_fault
 from quantgate.stages.report import Context
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """How to run: ``fresh`` uses nothing of earlier runs, ``resume`` names a run to go on with."""
+    """How to run: ``fresh`` uses nothing of earlier runs, ``resume`` names a run to go on with, ``ci`` is set under a CI system."""
 
     fresh: bool = False
     resume: Path | None = None
     allow_underpowered: bool = False
     colour: bool = False
+    ci: ContinuousIntegration | None = None
 
 
 def run(config: RunConfig, options: Options, display: Display) -> Report:
@@ -64,6 +78,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     folder, info = _run_folder(config, options)
     with rundir.held(folder):
         _store_inputs(folder, info, config, goldens)
+        pinned = _baseline(folder, info, config, options)
         work = Run(
             config=config,
             folder=folder,
@@ -77,9 +92,10 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
         )
         started_s = display.now_s()
         display.start(folder, planned(config, goldens))
+        _foresee(work, pinned)
         try:
             measure_all(work)
-            finished = _finish(work, options, started_s)
+            finished = _finish(work, options, started_s, pinned)
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if interrupted:
@@ -156,14 +172,36 @@ def _store_inputs(folder: Path, info: RunInfo, config: RunConfig, goldens: tuple
         rundir.put(folder / "golden" / f"{one.name}.json", kind="golden", key=one.sha256, record=one)
 
 
+def _baseline(folder: Path, info: RunInfo, config: RunConfig, options: Options) -> BaselineEvidence | None:
+    """The pinned reference as it was when the run began; a resumed run has it from its folder. None where the config names none."""
+    if config.baseline is None:
+        return None
+    place = folder / "baseline.json"
+    if options.resume is not None and (kept := rundir.get(place, kind="pinned", key=info.run_id, record=BaselineEvidence)) is not None:
+        return kept
+    path = config.baseline.path
+    shown = os.path.relpath(path, config.path.parent) if config.provenance == "fixed" else str(path)
+    found = baselines.read(path, shown, config.baseline.limits, info.run_id)
+    rundir.put(place, kind="pinned", key=info.run_id, record=found)
+    return found
+
+
+def _foresee(work: Run, pinned: BaselineEvidence | None) -> None:
+    """Tell before hours are spent that nothing of the run will count as measured."""
+    golden_sets = tuple(golden.reference_of(one) for one in work.goldens)
+    for why in () if pinned is None else baseline.foreseen(pinned, golden_sets, work.fingerprint.model_sha256):
+        work.display.note(f"baseline: {why}; the run goes on, and will not be measured")
+
+
 # ---------------------------------------------------------------------------------------------- judging and publishing
 
 
-def _finish(work: Run, options: Options, started_s: float) -> Report:
+def _finish(work: Run, options: Options, started_s: float, pinned: BaselineEvidence | None) -> Report:
     evidence = Evidence(
         variants=tuple(_placed(work, work.evidence[one.name]) for one in work.config.variants if one.name in work.evidence),
         golden_sets=tuple(golden.reference_of(one) for one in work.goldens),
         fingerprint=replace(work.fingerprint, device=_device_of(work)),
+        baseline=pinned,
     )
     rundir.put(work.folder / "evidence.json", kind="evidence", key=work.info.run_id, record=evidence)
     seconds = 0.0 if work.config.provenance == "fixed" else work.display.now_s() - started_s

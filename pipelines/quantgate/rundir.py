@@ -228,12 +228,11 @@ class Envelope:
     body: Any
 
 
-def put(path: Path, *, kind: str, key: str, record: Any) -> None:
-    """Store a record under its key."""
+def put(path: Path, *, kind: str, key: str, record: Any, indent: int | None = None) -> None:
+    """Store a record under its key; with ``indent`` so that people can read it and see what changed."""
     body = plain(record)
-    write_text(
-        path, encode(Envelope(schema_version=SCHEMA_VERSION, kind=kind, key=key, sha256=digest(body), body=body)) + "\n"
-    )
+    envelope = Envelope(schema_version=SCHEMA_VERSION, kind=kind, key=key, sha256=digest(body), body=body)
+    write_text(path, encode(envelope, indent=indent) + "\n")
 
 
 def get(path: Path, *, kind: str, key: str | None, record: type[T]) -> T | None:

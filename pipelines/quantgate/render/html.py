@@ -25,7 +25,7 @@ from quantgate.records import (
     SpeedRow,
     Verdict,
 )
-from quantgate.render import distance, figures, flips, proof
+from quantgate.render import baseline, distance, figures, flips, proof
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -554,6 +554,7 @@ def _evidence(report: Report) -> _Html:
         "Evidence",
         _policy(report),
         _controls(report),
+        baseline.folded(report.baseline),
         _el("h3", "Digests"),
         _digests(report),
         _el("h3", "Machine and versions"),

@@ -8,14 +8,12 @@ is read or written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from statistics import mean
 
 import numpy as np
 
 from quantgate.records import (
     Evidence,
-    Fingerprint,
     GoldenReference,
     Night,
     ScoreSheet,
@@ -26,6 +24,7 @@ from quantgate.records import (
     TrendSeries,
     VariantEvidence,
 )
+from quantgate.stages.suspects import changed
 from quantgate.stats import drift
 from quantgate.stats.paired import loss_lower, loss_upper
 
@@ -188,27 +187,8 @@ def _change(nights: Sequence[Night], found: drift.Change, what: Trended) -> Tren
         after=found.after,
         z=found.z,
         worse=(found.after < found.before) == (what in LESS_IS_WORSE),
-        suspects=tuple(_suspects(nights[found.start - 1].evidence.fingerprint, nights[found.start].evidence.fingerprint)),
+        suspects=tuple(changed(nights[found.start - 1].evidence.fingerprint, nights[found.start].evidence.fingerprint)),
     )
-
-
-def _suspects(before: Fingerprint, after: Fingerprint) -> Iterator[str]:
-    """What is different in the first night behind the change."""
-    for field in fields(Fingerprint):
-        was, now = getattr(before, field.name), getattr(after, field.name)
-        if was == now:
-            continue
-        if field.name == "libraries":
-            names = sorted({*was, *now})
-            yield from (f"{name} {was.get(name, 'none')} -> {now.get(name, 'none')}" for name in names if was.get(name) != now.get(name))
-        elif field.name == "device":
-            yield f"device {None if was is None else was.name} -> {None if now is None else now.name}"
-        else:
-            yield f"{field.name} {_brief(was)} -> {_brief(now)}"
-
-
-def _brief(value: str | None) -> str:
-    return "not known" if value is None else value if len(value) <= 40 else value[:12]
 
 
 def level(series: TrendSeries) -> float:
