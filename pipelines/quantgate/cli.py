@@ -50,6 +50,8 @@ EPILOG = f"""start here:
 
 {EXIT_CODES}"""
 
+READER_LEFT = 128 + signal.SIGPIPE
+"""What a shell shows of a program whose reader went away (``| head``)."""
 COMMANDS = ("baseline", "init", "rollback", "signoff", "trend", "verify")
 """Commands with a module of their own in ``commands/``."""
 
@@ -68,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         print("quantgate: interrupted", file=sys.stderr)
         code = 130
     except BrokenPipeError:
-        code = 4
+        code = READER_LEFT
     except Exception as error:
         code = _explain(error, arguments)
     return _flushed(code)
@@ -169,7 +171,9 @@ def _add_run(commands: Any) -> None:
     )
     which.add_argument("--fresh", action="store_true", help="use no result of earlier runs: measure everything again")
     parser.add_argument(
-        "--ci", action="store_true", help="no progress line and no colour; the same table and sentences"
+        "--ci",
+        action="store_true",
+        help="for a job's log: no progress line, no colour, the same table and sentences; on GitHub Actions also summary and annotations",
     )
     parser.add_argument(
         "--allow-underpowered",
@@ -298,12 +302,13 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.resume is not None:
         resume = _quantgate("runs").find_run(arguments.resume, arguments.reports or asked.out)
     live = sys.stderr.isatty() and not arguments.ci
-    display = _quantgate("sinks.progress").ProgressDisplay(sys.stderr, live=live)
+    display = _quantgate("sinks.progress").ProgressDisplay(sys.stderr, live=live, quiet=arguments.ci)
     options = pipeline.Options(
         fresh=arguments.fresh,
         resume=resume,
         allow_underpowered=arguments.allow_underpowered,
         colour=sys.stdout.isatty() and not arguments.ci,
+        ci=config.ci_of_environment() if arguments.ci else None,
     )
     report = pipeline.run(asked, options, display)
     return int(report.exit_code)

@@ -22,6 +22,7 @@ from quantgate import (
     gathering,
     golden,
     judging,
+    nights,
     plugins,
     preflight,
     provenance,
@@ -42,13 +43,15 @@ from quantgate.records import (
     Fingerprint,
     GoldenSet,
     ModelSource,
+    Night,
     Policy,
     Promotion,
     Report,
     RunInfo,
+    Trend,
     VariantEvidence,
 )
-from quantgate.stages import baseline, gate, promote, report
+from quantgate.stages import baseline, gate, promote, report, trend
 from quantgate.stages.plan import names_fault
 from quantgate.stages.report import Context
 
@@ -210,8 +213,26 @@ def _finish(work: Run, options: Options, started_s: float, pinned: BaselineEvide
     _store_report(judged, work.folder)  # before the alias moves: what is out always has a report
     promotion = _promote(work.info, judged, work.folder, work.display.note)
     final = replace(judged, promotion=promotion)
-    publish(final, work.folder, _sinks(work, options), work.display.note)
+    looked_back = _look_back(work, evidence)
+    publish(final, work.folder, _sinks(work, options, looked_back), work.display.note)
     return final
+
+
+def _look_back(work: Run, evidence: Evidence) -> Trend | None:
+    """The nights before, for the page; kept in the run's folder, as they may be gone when the page is written again.
+
+    It decides nothing, so whatever is wrong with an old folder is told and takes nothing along.
+    """
+    try:
+        stored = nights.before(work.config.out, work.info)
+        tonight = Night(run_id=work.info.run_id, created_at=work.info.created_at, evidence=evidence)
+        found = trend.for_page(work.info.model.name, [*stored, tonight]) if len(stored) + 1 >= trend.ENOUGH else None
+        if found is not None:
+            rundir.put(work.folder / "trend.json", kind="trend", key=work.info.run_id, record=rundir.rounded(found))
+    except Exception as error:
+        work.display.note(f"the nights before could not be looked at: {error}")
+        return None
+    return found
 
 
 def _placed(work: Run, one: VariantEvidence) -> VariantEvidence:
@@ -253,19 +274,35 @@ def _store_report(final: Report, folder: Path) -> None:
     rundir.write_text(folder / "report.json", rundir.encode(final, indent=2) + "\n")
 
 
-def _sinks(work: Run, options: Options) -> list[Sink]:
+def _sinks(work: Run, options: Options, looked_back: Trend | None) -> list[Sink]:
     """The sinks of the config. One that cannot be made is reported and does not take the others along."""
     arguments: dict[str, dict[str, Any]] = {
+        "folder": {"trend": looked_back},
         "mlflow": {"tracking_uri": work.config.tracking_uri, "experiment": work.config.experiment},
         "console": {"stream": sys.stdout, "colour": options.colour},
+        "github": _github(options.ci),
     }
     made: list[Sink] = []
-    for name in work.config.sinks:
+    for name in dict.fromkeys((*work.config.sinks, *_of_ci(options.ci))):
         try:
             made.append(plugins.load("sink", name)(**arguments.get(name, {})))
         except Exception as error:
             work.display.note(f"sink {name} is not available: {error}")
     return made
+
+
+def _github(ci: ContinuousIntegration | None) -> dict[str, Any]:
+    """Where GitHub Actions reads from; nothing elsewhere."""
+    if ci is None:
+        return {}
+    return {"summary": ci.summary, "stream": sys.stdout if ci.annotations else None}
+
+
+def _of_ci(ci: ContinuousIntegration | None) -> tuple[str, ...]:
+    """A job's log always has the table, and GitHub's pages have what they take."""
+    if ci is None:
+        return ()
+    return ("console", "github") if ci.summary is not None or ci.annotations else ("console",)
 
 
 def registry_of(info: RunInfo, folder: Path) -> Registry:
@@ -314,7 +351,7 @@ def rejudge(folder: Path, policy: Policy, warn: Callable[[str], None]) -> tuple[
         _refuse_unknown_names(policy, runs.load_evidence(folder))
     judged = _judged_again(folder, runs.load_info(folder), policy)
     into = folder / "judgements" / f"{policy.name}-{judged.policy_sha256[:8]}"
-    publish(judged, into, pages(), warn)
+    publish(judged, into, pages(folder), warn)
     return judged, into
 
 
@@ -373,9 +410,10 @@ def judge_files(
     return final, into
 
 
-def pages() -> list[Sink]:
-    """The sinks that write a report's pages into its folder."""
-    return [plugins.load("sink", name)() for name in ("folder", "junit")]
+def pages(run: Path | None = None) -> list[Sink]:
+    """The sinks that write a report's pages into its folder; of a stored run with the nights before it, as it saw them."""
+    looked_back = None if run is None else rundir.get(run / "trend.json", kind="trend", key=run.name, record=Trend)
+    return [plugins.load("sink", "folder")(trend=looked_back), plugins.load("sink", "junit")()]
 
 
 def refuse_missing(judged: Report) -> None:
@@ -413,7 +451,7 @@ def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None])
         judged = _judged_again(folder, info, runs.load_policy(folder))
         refuse_missing(judged)
         final = replace(judged, promotion=_promote(info, judged, folder, warn))
-        publish(final, folder, pages(), warn)
+        publish(final, folder, pages(folder), warn)
     return final
 
 

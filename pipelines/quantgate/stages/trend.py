@@ -8,6 +8,7 @@ is read or written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import mean
 
 import numpy as np
@@ -32,6 +33,8 @@ ALPHA = 0.05
 """One-sided, of each bound of a night's loss."""
 EXACT = 0.001
 """Share of the level under which a figure without noise is taken as unchanged."""
+ENOUGH = 3
+"""Nights, tonight's among them, from which on a page shows a series."""
 LESS_IS_WORSE: frozenset[Trended] = frozenset({"freed", "ceiling", "tokens_per_s"})
 
 
@@ -48,6 +51,14 @@ def trend(model: str, nights: Sequence[Night], notes: Sequence[str]) -> Trend:
             series += _plain(one, "kl", nights, golden)
         series += [each for what in ("freed", "ceiling", "tokens_per_s") for each in _plain(one, what, nights, None)]
     return Trend(model=model, nights=tuple(one.run_id for one in nights), series=tuple(series), notes=tuple(dict.fromkeys(said)))
+
+
+def for_page(model: str, nights: Sequence[Night]) -> Trend | None:
+    """What a report looks back on: series with a point on tonight's run and on ``ENOUGH`` nights at least; None without one."""
+    found = trend(model, nights, ())
+    tonight = nights[-1].run_id
+    series = tuple(one for one in found.series if len(one.points) >= ENOUGH and one.points[-1].run_id == tonight)
+    return replace(found, series=series, notes=()) if series else None
 
 
 # ---------------------------------------------------------------------------------------------- answers
