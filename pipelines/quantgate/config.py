@@ -46,10 +46,15 @@ from quantgate.records import (
     Waiver,
     Workload,
 )
+from quantgate.refusals import allowed
 from quantgate.sizes import EXPECTED, size_bytes
 
 SCHEMA_VERSION = 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+GRANULARITY = r"^(tensor|channel|group:[1-9][0-9]*)$"
+UUID = r"^(GPU|MIG)-[0-9A-Za-z/-]+$"
+COMMIT = r"^[0-9a-f]{40}$"
+SHA256 = r"^[0-9a-f]{64}$"
 UNCORRECTED = "'require: any' with 'correction: none' gives {0} candidates {0} uncorrected chances to pass; use holm"
 KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -161,7 +166,7 @@ class _Device(_Section):
     threads: Count | None = None
     memory_budget: str | int | float | None = None
     index: Annotated[int, Field(ge=0)] = 0
-    uuid: Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9A-Za-z/-]+$")] | None = None
+    uuid: Annotated[str, Field(pattern=UUID)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -188,7 +193,7 @@ class _Variant(_Section):
     quantizer: str
     role: Role = "candidate"
     bits: Annotated[int, Field(ge=2, le=8)] | None = None
-    granularity: Annotated[str, Field(pattern=r"^(tensor|channel|group:[1-9][0-9]*)$")] = "tensor"
+    granularity: Annotated[str, Field(pattern=GRANULARITY)] = "tensor"
     options: dict[str, Scalar] = {}
     python: str | None = None
     calibration: _Calibration | None = None
@@ -237,7 +242,7 @@ class _Dataset(_Section):
     name: Annotated[str, Field(pattern=NAME)]
     path: Name | None = None
     hub: Name | None = None
-    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
+    revision: Annotated[str, Field(pattern=COMMIT)] | None = None
     config: Name | None = None
     split: Name = "train"
     columns: dict[str, Name | Annotated[list[Name], Field(min_length=1)]] = {}
@@ -246,7 +251,7 @@ class _Dataset(_Section):
     labels: list[str] | Name | None = None
     constants: dict[str, Scalar | list[Scalar]] = {}
     limit: Count | None = None
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    sha256: Annotated[str, Field(pattern=SHA256)] | None = None
 
 
 class _Harness(_Section):
@@ -259,7 +264,7 @@ class _Harness(_Section):
     num_fewshot: Annotated[int, Field(ge=0)] | None = None
     metric: Name | None = None
     filter: Name | None = None
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    sha256: Annotated[str, Field(pattern=SHA256)] | None = None
 
 
 class _Source(_Section):
@@ -1045,7 +1050,7 @@ def _meant(details: list[ErrorDetails]) -> list[ErrorDetails]:
 def _plain(detail: ErrorDetails) -> str:
     """What is allowed, with the value that was found and, where the value looks like a number in text, how to write it."""
     found = detail["input"]
-    text = f"{_allowed(detail)}; found {_found(found)}"
+    text = f"{allowed(detail, PATTERNS)}; found {_found(found)}"
     if isinstance(found, bool):
         text += " (YAML reads on, off, yes and no as true or false; put text in quotes)"
     elif isinstance(found, str) and detail["type"] in {"float_type", "int_type", "literal_error"}:
@@ -1053,51 +1058,13 @@ def _plain(detail: ErrorDetails) -> str:
     return text
 
 
-EXPECTED_KINDS: Mapping[str, str] = {
-    "float_type": "a number",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "string_type": "text",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "dict_type": "a section of keys",
-    "model_type": "a section of keys",
-    "model_attributes_type": "a section of keys",
-    "finite_number": "a finite number",
+PATTERNS: Mapping[str, str] = {
+    NAME: "a name is letters, digits, '.', '_' and '-', at most 64 of them, and starts with a letter or digit",
+    GRANULARITY: "must be tensor, channel, or group:<size>, for example group:64",
+    UUID: "a UUID is GPU-... or MIG-..., as nvidia-smi -L prints it",
+    COMMIT: "a commit is 40 digits of 0-9 and a-f",
+    SHA256: "a SHA-256 is 64 digits of 0-9 and a-f",
 }
-BOUNDS: Mapping[str, tuple[str, str]] = {
-    "greater_than": ("greater than", "gt"),
-    "greater_than_equal": ("greater than or equal to", "ge"),
-    "less_than": ("less than", "lt"),
-    "less_than_equal": ("less than or equal to", "le"),
-}
-
-
-def _allowed(detail: ErrorDetails) -> str:
-    """What may stand at a place, in our own words."""
-    kind, context = detail["type"], detail.get("ctx", {})
-    if kind in EXPECTED_KINDS:
-        return f"expected {EXPECTED_KINDS[kind]}"
-    if kind in BOUNDS:
-        words, key = BOUNDS[kind]
-        return f"must be {words} {context[key]:g}"
-    match kind:
-        case "literal_error":
-            expected = str(context["expected"])
-            near = get_close_matches(str(detail["input"]), re.findall(r"'([^']*)'", expected), n=1)
-            hint = f"did you mean '{near[0]}'? " if near else ""
-            return f"{hint}must be {expected}"
-        case "too_short":
-            least = context["min_length"]
-            return f"needs at least {least} {'entry' if least == 1 else 'entries'}"
-        case "string_too_short":
-            return "must not be empty"
-        case "string_pattern_mismatch" if context["pattern"] == NAME:
-            return "a name is letters, digits, '.', '_' and '-', at most 64 of them, and starts with a letter or digit"
-        case "string_pattern_mismatch":
-            return f"must match the pattern {context['pattern']}"
-        case _:
-            return detail["msg"]
 
 
 def _found(value: Any) -> str:
@@ -1127,9 +1094,14 @@ def _number_hint(found: str) -> str:
 def _keys_at(model: type[BaseModel], where: tuple[str | int, ...]) -> set[str]:
     """The keys a section allows, found by walking the models along the path."""
     current: Any = model
+    named = False  # the last part was a section whose own keys are names that a person chose
     for part in where:
-        if isinstance(part, str) and isinstance(current, type) and issubclass(current, BaseModel):
-            current = _section_in(current.model_fields[part].annotation)
+        if named:
+            named = False
+        elif isinstance(part, str) and isinstance(current, type) and issubclass(current, BaseModel):
+            annotation = current.model_fields[part].annotation
+            named = getattr(annotation, "__origin__", None) is dict
+            current = _section_in(annotation)
     fields = current.model_fields if isinstance(current, type) and issubclass(current, BaseModel) else {}
     return {field.alias or name for name, field in fields.items()}
 
