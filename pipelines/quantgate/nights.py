@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from quantgate import runs
@@ -40,8 +41,10 @@ def before(reports: Path, tonight: RunInfo) -> list[Night]:
 
 
 def _same_night(info: RunInfo, tonight: RunInfo) -> bool:
-    alike = (info.model, info.config_sha256, info.state) == (tonight.model, tonight.config_sha256, "complete")
-    return alike and info.created_at != UNDATED and (info.created_at, info.run_id) < (tonight.created_at, tonight.run_id)
+    """Where the checkout lies is no difference: the config names the model from there."""
+    alike = (replace(info.model, path=None), info.config_sha256) == (replace(tonight.model, path=None), tonight.config_sha256)
+    whole = info.state == "complete" and info.created_at != UNDATED
+    return alike and whole and (info.created_at, info.run_id) < (tonight.created_at, tonight.run_id)
 
 
 def _cards(reports: Path) -> tuple[list[tuple[Path, RunInfo]], list[str]]:
