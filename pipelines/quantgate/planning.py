@@ -14,16 +14,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from quantgate import admission, gathering, golden, modelconfig, plugins, provenance, runs
+from quantgate import admission, baselines, gathering, golden, modelconfig, plugins, provenance, runs
 from quantgate.config import RunConfig, load_run
 from quantgate.errors import EngineError, QuantgateError, UsageError
 from quantgate.forecasts import Forecast, VariantForecast
 from quantgate.modelconfig import Described
 from quantgate.ports import QuantizePlan
-from quantgate.records import Artifact, DeviceInfo, Evidence, Fingerprint, GoldenSet, Variant
+from quantgate.records import Artifact, DeviceInfo, Evidence, Fingerprint, GoldenReference, GoldenSet, Variant
 from quantgate.render.forecast import text
 from quantgate.shapes import shape_of_config
-from quantgate.stages import forecast, plan
+from quantgate.stages import baseline, forecast, plan
 
 MOST_RUNS = 20
 """Earlier runs looked at, the newest first."""
@@ -64,7 +64,7 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
         disk_free_bytes=_free_bytes(config.cache),
         seconds=sum(known) if known else None,
         refusals=(),
-        notes=(*_notes(described, why_no_model, config), *told),
+        notes=(*_notes(described, why_no_model, config), *_baseline(config, references), *told),
     )
     least = 0.0 if allow_underpowered else admission.LEAST_POWER
     against = [*([why_no_device] if why_no_device else []), *([why_no_model] if why_no_model and config.engine != "fake" else [])]
@@ -112,6 +112,15 @@ def _notes(described: Described | None, why_no_model: str | None, config: RunCon
     for variant in config.variants:
         if variant.interpreter is not None:
             yield f"{variant.name}: its own interpreter {variant.interpreter} is asked when it runs"
+
+
+def _baseline(config: RunConfig, golden_sets: tuple[GoldenReference, ...]) -> Iterator[str]:
+    """What already keeps the reference from being held against its baseline; the model's own digest is not taken here."""
+    if config.baseline is None:
+        return
+    found = baselines.read(config.baseline.path, str(config.baseline.path), config.baseline.limits, "RUN")
+    for why in baseline.foreseen(found, golden_sets, None):
+        yield f"baseline: {why}; until then a run is not measured"
 
 
 def _free_bytes(cache: Path) -> int | None:

@@ -162,6 +162,12 @@ def test_a_resumed_run_keeps_its_baseline(pinned: Chain) -> None:
     assert pinned.cli("run", pinned.root / "run.yaml", "--resume", pinned.last, "--reports", pinned.reports).code == 0
 
 
+def test_a_plan_says_what_a_baseline_lacks(chain: Chain) -> None:
+    """Before hours are spent: there is no file yet."""
+    done = chain.cli("plan", chain.config(variants=[REFERENCE, candidate(), CONTROL], baseline=BASELINE))
+    assert (done.code, "baseline: there is no file" in done.out) == (0, True), done.out
+
+
 # ---------------------------------------------------------------------------------------------- accepting
 
 

@@ -131,11 +131,11 @@ def compared(evidence: Evidence) -> BaselineReport | None:
 
 
 def foreseen(found: BaselineEvidence, golden_sets: Sequence[GoldenReference], model_sha256: str | None) -> Iterator[str]:
-    """What is known before anything is measured to keep today's reference from being compared."""
+    """What is known before anything is measured to keep today's reference from being compared; without a model's digest less is."""
     if found.pinned is None:
         yield found.why_not
         return
-    if why := _other_model(found.pinned.model_sha256, model_sha256):
+    if model_sha256 is not None and (why := _other_model(found.pinned.model_sha256, model_sha256)):
         yield why
     for golden in golden_sets:
         kept = next((one for one in found.pinned.golden_sets if one.name == golden.name), None)

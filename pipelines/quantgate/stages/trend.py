@@ -171,7 +171,8 @@ def _measured(
     if what == "ceiling":
         return (None if one.capacity is None or one.capacity.confirmed is None else float(one.capacity.confirmed)), None, None
     rates = [] if one.speed is None or one.capacity is None or not one.capacity.confirmed else one.speed.rates(one.capacity.confirmed)
-    return one.tokens_per_s_at_ceiling, min(rates, default=None), max(rates, default=None)
+    spread = (min(rates), max(rates)) if len(rates) > 1 else (None, None)  # one block says nothing of its own spread
+    return one.tokens_per_s_at_ceiling, *spread
 
 
 def _freed(one: VariantEvidence, evidence: Evidence) -> float | None:
