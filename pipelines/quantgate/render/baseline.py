@@ -65,8 +65,8 @@ def folded(found: BaselineReport | None) -> Html:
         return Html("")
     state = "holds" if found.holds else "does not hold, so nothing was measured"
     who = (
-        f"Run {found.run_id}, accepted by {found.accepted_by} on {(found.accepted_at or '')[:10]}: {found.reason} "
-        f"Replaced before: {found.replaced}."
+        f"Run {found.run_id}, accepted by {found.accepted_by} on {(found.accepted_at or '')[:10]}: {(found.reason or '').rstrip('.')}. "
+        f"Baselines before it in its log: {found.replaced}."
         if found.run_id
         else found.why_not
     )

@@ -6,6 +6,7 @@ The figure has a panel a series, intervals as bars, and each change as a line wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from quantgate.records import Trend, TrendChange, Trended, TrendPoint, TrendSeries
 from quantgate.render import elements as e
@@ -105,11 +106,16 @@ def section(found: Trend | None) -> e.Html:
     return e.section(
         "nights",
         "Nights before",
-        e.figure(figure(found, heading=False), finding),
+        e.figure(figure(replace(found, series=tuple(one for one in found.series if _moves(one))), heading=False), finding),
         e.el("ul", *(e.el("li", one) for one in said), class_="sentences") if said else "",
         e.fold("Every series", grid),
         e.el("p", note, class_="note"),
     )
+
+
+def _moves(one: TrendSeries) -> bool:
+    """Worth a panel on a page: losses and speed, and whatever is not the same every night. The table has the others."""
+    return one.what in ("loss", "tokens_per_s") or len({point.value for point in one.points}) > 1
 
 
 # ---------------------------------------------------------------------------------------------- figure
