@@ -25,7 +25,8 @@ from quantgate.records import (
     VariantEvidence,
     Verdict,
 )
-from quantgate.stages import baseline, gate
+from quantgate.stages import gate
+from quantgate.stages.marks import packed, scores
 from quantgate.stages.subject import one_line, sheet_of
 
 KIND = "baseline"
@@ -59,7 +60,7 @@ def read(path: Path, shown: str, limits: tuple[BaselineLimits, ...], run_id: str
     try:
         found = load(path)
         for one in found.golden_sets:
-            baseline.scores(one)
+            scores(one)
     except UsageError:
         how = f"look at this run's reference, then pin it: quantgate baseline accept {run_id} --reason TEXT, and commit the file"
         return BaselineEvidence(file=shown, limits=limits, why_not=f"there is no file {shown} yet; {how}")
@@ -143,7 +144,7 @@ def _before(into: Path, info: RunInfo) -> Baseline | None:
 def _pinned(asked: Asked, info: RunInfo, evidence: Evidence, policy: Policy) -> Baseline:
     reference = next(one for one in evidence.variants if one.variant.role == "reference")
     try:
-        sets = tuple(baseline.packed(golden, sheet) for golden in evidence.golden_sets if (sheet := sheet_of(reference, golden)))
+        sets = tuple(packed(golden, sheet) for golden in evidence.golden_sets if (sheet := sheet_of(reference, golden)))
     except ValueError as error:
         raise BaselineError(f"the reference of run {info.run_id} cannot be pinned: {error}") from error
     if (why := _why_not_whole(reference, evidence)) is not None:

@@ -11,14 +11,14 @@ from chain import CONTROL, REFERENCE, Chain, candidate
 from evidence import CONDITIONS, RIGHT, changed, decided, evidence, golden, known_bad, reference, sheet
 from evidence import candidate as int8
 from quantgate.records import Baseline, BaselineEvidence, BaselineLimits, Evidence
-from quantgate.stages import baseline
+from quantgate.stages import marks
 
 MODEL = "cd" * 32
 
 
 def held(now: Evidence, **then: Any) -> Evidence:
     """A run with a baseline that pins the usual reference, changed as told."""
-    kept = baseline.packed(golden(), sheet(range(RIGHT), of="float32"))
+    kept = marks.packed(golden(), sheet(range(RIGHT), of="float32"))
     known = replace(now.fingerprint, model_sha256=MODEL, libraries={"transformers": "5.24.0"})
     pinned = Baseline(
         run_id="pinned", created_at="", accepted_at="", accepted_by="Ada", reason="", model="m", model_sha256=MODEL, reference="float32",

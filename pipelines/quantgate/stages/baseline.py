@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from hashlib import sha256
-from math import fsum, isfinite
+from math import fsum
 
 from quantgate.records import (
     BaselineEvidence,
@@ -34,6 +33,7 @@ from quantgate.records import (
     Verdict,
 )
 from quantgate.render.quantities import count, margin_points, p_value, percent, points, significant
+from quantgate.stages.marks import digest, ids, number, scores
 from quantgate.stages.subject import sheet_of
 from quantgate.stages.suspects import changed
 from quantgate.stats.inputs import exact
@@ -41,65 +41,7 @@ from quantgate.stats.proportions import mcnemar_exact
 
 RAN_ON = ("device", "driver", "threads", "layout")
 """Conditions of a sheet that may differ: the machine, and how an engine lays out its rows there."""
-MARKS_A_LINE, NUMBERS_A_LINE = 80, 10
 ALL = "*"
-
-
-# ---------------------------------------------------------------------------------------------- scores as a file keeps them
-
-
-def packed(golden: GoldenReference, sheet: ScoreSheet) -> BaselineSet:
-    """What a baseline keeps of one sheet. Raises ``ValueError`` for a score that could not be compared."""
-    found = {item.item_id: item.value for item in sheet.items}
-    values = [found.get(one) for one in golden.item_ids]
-    if any(value is not None and not isfinite(value) for value in values):
-        raise ValueError(f"a score of {golden.name} is no finite number")
-    if sheet.scale is None and any(value is not None and not 0 <= value <= 1 for value in values):
-        raise ValueError(f"nothing states the scale of the scores of {golden.name}, and some lie beyond 0 to 1")
-    marks = all(value in (None, 0, 1) for value in values)
-    cells = [_mark(value) if marks else _number(value) for value in values]
-    width, between = (MARKS_A_LINE, "") if marks else (NUMBERS_A_LINE, " ")
-    return BaselineSet(
-        name=golden.name,
-        version=golden.version,
-        sha256=golden.sha256,
-        items=len(golden.item_ids),
-        items_sha256=_ids(golden),
-        mean=sheet.mean,
-        scale=sheet.scale,
-        better=sheet.better,
-        batch_plan=sheet.batch_plan,
-        conditions=sheet.conditions,
-        prompt_sha256=_digest(sheet.first_prompt),
-        form="marks" if marks else "numbers",
-        scores=tuple(between.join(cells[start : start + width]) for start in range(0, len(cells), width)),
-    )
-
-
-def scores(kept: BaselineSet) -> list[float | None]:
-    """Each item's score, None without an answer. Raises ``ValueError`` where the lines are not what a baseline keeps."""
-    cells = [cell for line in kept.scores for cell in (line if kept.form == "marks" else line.split())]
-    if kept.form == "marks" and not {*cells} <= {"0", "1", "-"}:
-        raise ValueError(f"the scores of {kept.name} hold other marks than 1, 0 and -")
-    if len(cells) != kept.items:
-        raise ValueError(f"it keeps {count(len(cells))} scores of {kept.name}, which has {count(kept.items)} items")
-    return [None if cell == "-" else float(cell) for cell in cells]
-
-
-def _mark(value: float | None) -> str:
-    return "-" if value is None else str(int(value))
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.9g}"
-
-
-def _ids(golden: GoldenReference) -> str:
-    return _digest("\0".join(golden.item_ids))
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode(errors="replace")).hexdigest()
 
 
 # ---------------------------------------------------------------------------------------------- compared
@@ -178,12 +120,12 @@ def _not_alike(kept: BaselineSet, golden: GoldenReference, sheet: ScoreSheet) ->
     """Each thing that was asked otherwise then, in half a sentence."""
     pairs: list[tuple[str, object, object]] = [
         ("the golden set's digest", kept.sha256[:12], golden.sha256[:12]),
-        ("the digest of its item ids", kept.items_sha256[:12], _ids(golden)[:12]),
+        ("the digest of its item ids", kept.items_sha256[:12], ids(golden)[:12]),
         ("the batch plan", _plan(kept.batch_plan), _plan(sheet.batch_plan)),
         *_asked(kept.conditions, sheet.conditions),
         ("the scale of the scores", kept.scale, sheet.scale),
         ("which scores are better", kept.better, sheet.better),
-        ("the digest of the first prompt, hence the template,", kept.prompt_sha256[:12], _digest(sheet.first_prompt)[:12]),
+        ("the digest of the first prompt, hence the template,", kept.prompt_sha256[:12], digest(sheet.first_prompt)[:12]),
     ]
     if sheet.stopped is not None:
         yield "scoring of today's reference stopped before the last item"
@@ -244,7 +186,7 @@ def _scale(kept: BaselineSet, now: Sequence[float | None]) -> Scale:
 
 def _kept_as(value: float | None, kept: BaselineSet) -> float | None:
     """Today's score with the digits that a baseline keeps."""
-    return value if value is None or kept.form == "marks" else float(_number(value))
+    return value if value is None or kept.form == "marks" else float(number(value))
 
 
 def _or(value: float | None, worst: float) -> float:

@@ -20,7 +20,7 @@ from quantgate.records import (
     GoldenReference,
     ScoreSheet,
 )
-from quantgate.stages import baseline
+from quantgate.stages import baseline, marks
 
 MODEL = "cd" * 32
 
@@ -43,7 +43,7 @@ def pinned(sheet_then: ScoreSheet, *, on: GoldenReference | None = None, **field
         policy_sha256="",
         evidence_sha256="",
         environment=replace(base.fingerprint, model_sha256=MODEL),
-        golden_sets=(baseline.packed(on or golden(), sheet_then),),
+        golden_sets=(marks.packed(on or golden(), sheet_then),),
     )
     return replace(made, **fields)
 
@@ -83,20 +83,22 @@ def test_scores_come_back(values: list[float | None], form: str) -> None:
     """What is packed is read back: marks exactly, numbers with nine digits, an absent answer as none."""
     where = golden(items=4)
     items = tuple(replace(item, value=value) for item, value in zip(sheet(range(4), on=where).items, values, strict=True))
-    kept = baseline.packed(where, replace(sheet(range(4), on=where), items=items, scale="unbounded" if form == "numbers" else "binary"))
+    kept = marks.packed(where, replace(sheet(range(4), on=where), items=items, scale="unbounded" if form == "numbers" else "binary"))
     assert kept.form == form
-    assert baseline.scores(kept) == [None if one is None else pytest.approx(one, rel=1e-8) for one in values]
+    assert marks.scores(kept) == [None if one is None else pytest.approx(one, rel=1e-8) for one in values]
 
 
 def test_thousands_of_items_stay_readable() -> None:
     """3,000 items are 38 lines of 80 marks; a mark that is none, or one too few, is refused."""
     where = golden(items=3000)
-    kept = baseline.packed(where, sheet(range(2000), on=where))
+    kept = marks.packed(where, sheet(range(2000), on=where))
     assert (len(kept.scores), max(map(len, kept.scores))) == (38, 80)
     with pytest.raises(ValueError, match="other marks"):
-        baseline.scores(replace(kept, scores=("2" + kept.scores[0][1:], *kept.scores[1:])))
+        marks.scores(replace(kept, scores=("2" + kept.scores[0][1:], *kept.scores[1:])))
+    with pytest.raises(ValueError, match="no finite number"):
+        marks.scores(replace(kept, form="numbers", items=1, scores=("nan",)))
     with pytest.raises(ValueError, match="2,999 scores"):
-        baseline.scores(replace(kept, scores=(kept.scores[0][1:], *kept.scores[1:])))
+        marks.scores(replace(kept, scores=(kept.scores[0][1:], *kept.scores[1:])))
 
 
 @pytest.mark.parametrize(("value", "scale", "what"), [(float("nan"), "unit", "no finite"), (3.0, None, "nothing states the scale")])
@@ -104,7 +106,7 @@ def test_a_score_that_cannot_be_compared_is_not_pinned(value: float, scale: Any,
     """NaN, and a score beyond 0 to 1 on a scale that nobody states."""
     items = (replace(THEN.items[0], value=value), *THEN.items[1:])
     with pytest.raises(ValueError, match=what):
-        baseline.packed(golden(), replace(THEN, items=items, scale=scale))
+        marks.packed(golden(), replace(THEN, items=items, scale=scale))
 
 
 # ---------------------------------------------------------------------------------------------- moved or not
