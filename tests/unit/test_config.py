@@ -10,7 +10,7 @@ import pytest
 from quantgate import config
 from quantgate.config import load_policy, load_run
 from quantgate.errors import ConfigError
-from quantgate.records import CheckRule, Sequential, Waiver
+from quantgate.records import BaselineLimits, CheckRule, Sequential, Waiver
 
 RUN = """\
 schema_version: 1
@@ -636,3 +636,31 @@ def test_several_tasks_of_the_harness_make_a_name_that_reports_can_have(tmp_path
     """Names and files of tasks, joined."""
     (found,) = load_run(written(tmp_path, RUN.replace("[sets/a/v1]", "[{lm_eval: {tasks: [arc_easy, tasks/ours.yaml]}}]"))).golden_sets
     assert getattr(found, "name", None) == "arc_easy-ours"
+
+
+# ---------------------------------------------------------------------------------------------- baseline and CI
+
+
+def test_a_baseline_has_limits(tmp_path: Path) -> None:
+    """The file lies beside the config; what is left out of a set's own limits is that of every set, a gain follows its loss."""
+    limits = "{a: {max_loss: 0.5}, b: {max_flips: 0.1}}"
+    section = f"baseline:\n  file: pinned/b.json\n  max_loss: 0.02\n  max_flips: null\n  limits: {limits}\n"
+    found = load_run(written(tmp_path, RUN + section)).baseline
+    assert found is not None
+    assert found.path == tmp_path / "pinned" / "b.json"
+    assert found.limits == (
+        BaselineLimits(max_loss=0.02, max_gain=0.02, max_flips=None),
+        BaselineLimits(golden_set="a", max_loss=0.5, max_gain=0.5, max_flips=None),
+        BaselineLimits(golden_set="b", max_loss=0.02, max_gain=0.02, max_flips=0.1),
+    )
+    assert load_run(written(tmp_path)).baseline is None
+
+
+def test_what_a_ci_system_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Annotations only where GITHUB_ACTIONS is true, a summary only where a file is named."""
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.setenv(name, "")
+    assert config.ci_of_environment() == config.ContinuousIntegration(summary=None, annotations=False)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/somewhere/s.md")
+    assert config.ci_of_environment() == config.ContinuousIntegration(summary=Path("/somewhere/s.md"), annotations=True)

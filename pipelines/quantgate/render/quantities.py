@@ -285,7 +285,7 @@ def check_limit(name: str, limit: float | None, scale: Scale | None = None) -> s
 def _unit(name: str) -> str:
     """Tell the unit of a check's figures by its name or kind: points, percent, nats, a quotient, or none."""
     kind, _, rest = name.partition("/")
-    if kind == "quality":
+    if kind in ("quality", "baseline"):
         return "points"
     # A name is kind/golden set or group/figure: a golden set's own name says nothing about units.
     figure = rest if kind in ("memory", "ceiling") else kind
