@@ -23,6 +23,7 @@ def check(goldens: tuple[GoldenSet, ...], config: RunConfig, *, allow_underpower
     names = [one.name for one in goldens]
     if len(set(names)) < len(names):
         raise ConfigError(f"two golden sets have the same name: {', '.join(names)}", file=str(config.path))
+    _check_limits(names, config)
     for each in goldens:
         _check_items(each, config) if each.harness is None else _check_harness(each, config)
     if (unequal := weight_fault(config.policy, goldens)) is not None:
@@ -38,6 +39,14 @@ def check(goldens: tuple[GoldenSet, ...], config: RunConfig, *, allow_underpower
             _check_power(question, config)
             if (noisy := plan.why_noisy(question, config.policy)) is not None:
                 raise ConfigError(noisy, file=str(config.policy_path))
+
+
+def _check_limits(names: Sequence[str], config: RunConfig) -> None:
+    """A baseline's limits for one golden set name a set of the run."""
+    for one in () if config.baseline is None else config.baseline.limits:
+        if one.golden_set not in ("*", *names):
+            what = f"the run has no golden set '{one.golden_set}'; its own are {', '.join(names)}"
+            raise policy_error(config.path, ("baseline", "limits", one.golden_set), what)
 
 
 def _check_items(one: GoldenSet, config: RunConfig) -> None:

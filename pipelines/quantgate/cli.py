@@ -33,6 +33,8 @@ EPILOG = f"""start here:
   quantgate rollback --to VERSION --reason TEXT
                                              move the alias back, with the reason on record
   quantgate compare RUN_A RUN_B              what moved between two stored runs
+  quantgate baseline accept RUN --reason TEXT
+                                             pin a run's reference, for later runs to be held against
   quantgate policy explain FILE              what a policy demands, and what golden sets can resolve under it
   quantgate cache list                       what the cache holds; verify it, or prune it
   quantgate golden check PATH                what is wrong or doubtful in a golden set, with file, line and key
@@ -47,7 +49,9 @@ EPILOG = f"""start here:
 
 {EXIT_CODES}"""
 
-COMMANDS = ("golden", "ceiling", "plan", "init", "publish", "rollback", "signoff", "trend", "verify")
+READER_LEFT = 128 + signal.SIGPIPE
+"""What a shell shows of a program whose reader went away (``| head``)."""
+COMMANDS = ("baseline", "golden", "ceiling", "plan", "init", "publish", "rollback", "signoff", "trend", "verify")
 """Commands with a module of their own in ``commands/``."""
 
 
@@ -65,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         print("quantgate: interrupted", file=sys.stderr)
         code = 130
     except BrokenPipeError:
-        code = 4
+        code = READER_LEFT
     except Exception as error:
         code = _explain(error, arguments)
     return _flushed(code)
@@ -163,7 +167,9 @@ def _add_run(commands: Any) -> None:
     )
     which.add_argument("--fresh", action="store_true", help="use no result of earlier runs: measure everything again")
     parser.add_argument(
-        "--ci", action="store_true", help="no progress line and no colour; the same table and sentences"
+        "--ci",
+        action="store_true",
+        help="for a job's log: no progress line, no colour, the same table and sentences; on GitHub Actions also summary and annotations",
     )
     parser.add_argument(
         "--allow-underpowered",
@@ -292,12 +298,13 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.resume is not None:
         resume = _quantgate("runs").find_run(arguments.resume, arguments.reports or asked.out)
     live = sys.stderr.isatty() and not arguments.ci
-    display = _quantgate("sinks.progress").ProgressDisplay(sys.stderr, live=live)
+    display = _quantgate("sinks.progress").ProgressDisplay(sys.stderr, live=live, quiet=arguments.ci)
     options = pipeline.Options(
         fresh=arguments.fresh,
         resume=resume,
         allow_underpowered=arguments.allow_underpowered,
         colour=sys.stdout.isatty() and not arguments.ci,
+        ci=config.ci_of_environment() if arguments.ci else None,
     )
     report = pipeline.run(asked, options, display)
     return int(report.exit_code)

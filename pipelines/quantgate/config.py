@@ -27,6 +27,7 @@ from quantgate.names import check_alias
 from quantgate.records import (
     MAIN,
     NEVER_WAIVED,
+    BaselineLimits,
     BatchPlan,
     Better,
     Calibration,
@@ -47,10 +48,15 @@ from quantgate.records import (
     Waiver,
     Workload,
 )
+from quantgate.refusals import allowed
 from quantgate.sizes import EXPECTED, size_bytes
 
 SCHEMA_VERSION = 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+GRANULARITY = r"^(tensor|channel|group:[1-9][0-9]*)$"
+UUID = r"^(GPU|MIG)-[0-9A-Za-z/-]+$"
+COMMIT = r"^[0-9a-f]{40}$"
+SHA256 = r"^[0-9a-f]{64}$"
 UNCORRECTED = "'require: any' with 'correction: none' gives {0} candidates {0} uncorrected chances to pass; use holm"
 KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -91,6 +97,23 @@ Count = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BaselineConfig:
+    """Where the pinned reference is kept, and how far today's may be from it."""
+
+    path: Path
+    limits: tuple[BaselineLimits, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContinuousIntegration:
+    """What a CI system offers besides the exit code. ``summary``: a file that job summaries are appended to."""
+
+    summary: Path | None
+    annotations: bool
+    """GitHub's workflow commands on standard output are read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
     """One run as asked for: everything validated, every path absolute."""
 
@@ -122,6 +145,7 @@ class RunConfig:
     workloads: tuple[Workload, ...] = ()
     """Further lengths at which speed is measured."""
     timing: TimingConfig = field(default_factory=TimingConfig)
+    baseline: BaselineConfig | None = None
 
     @property
     def reference(self) -> Variant:
@@ -154,7 +178,7 @@ class _Device(_Section):
     threads: Count | None = None
     memory_budget: str | int | float | None = None
     index: Annotated[int, Field(ge=0)] = 0
-    uuid: Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9A-Za-z/-]+$")] | None = None
+    uuid: Annotated[str, Field(pattern=UUID)] | None = None
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
 
     @model_validator(mode="before")
@@ -182,7 +206,7 @@ class _Variant(_Section):
     quantizer: str
     role: Role = "candidate"
     bits: Annotated[int, Field(ge=2, le=8)] | None = None
-    granularity: Annotated[str, Field(pattern=r"^(tensor|channel|group:[1-9][0-9]*)$")] = "tensor"
+    granularity: Annotated[str, Field(pattern=GRANULARITY)] = "tensor"
     options: dict[str, Scalar] = {}
     python: str | None = None
     calibration: _Calibration | None = None
@@ -251,7 +275,7 @@ class _Dataset(_Section):
     name: Annotated[str, Field(pattern=NAME)]
     path: Name | None = None
     hub: Name | None = None
-    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
+    revision: Annotated[str, Field(pattern=COMMIT)] | None = None
     config: Name | None = None
     split: Name = "train"
     columns: dict[str, Name | Annotated[list[Name], Field(min_length=1)]] = {}
@@ -260,7 +284,7 @@ class _Dataset(_Section):
     labels: list[str] | Name | None = None
     constants: dict[str, Scalar | list[Scalar]] = {}
     limit: Count | None = None
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    sha256: Annotated[str, Field(pattern=SHA256)] | None = None
 
 
 class _Harness(_Section):
@@ -273,7 +297,7 @@ class _Harness(_Section):
     num_fewshot: Annotated[int, Field(ge=0)] | None = None
     metric: Name | None = None
     filter: Name | None = None
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    sha256: Annotated[str, Field(pattern=SHA256)] | None = None
 
 
 class _Source(_Section):
@@ -281,6 +305,24 @@ class _Source(_Section):
 
     datasets: _Dataset | None = None
     lm_eval: _Harness | None = None
+
+
+class _Limits(_Section):
+    """Limits of one golden set, where they are not the baseline's own."""
+
+    max_loss: Limit | None = None
+    max_gain: Limit | None = None
+    max_flips: Limit | None = None
+
+
+class _Baseline(_Section):
+    """The pinned reference that today's is compared with first; ``max_gain`` left out is ``max_loss``."""
+
+    file: Name
+    max_loss: Limit = 0.01
+    max_gain: Limit | None = None
+    max_flips: Limit | None = 0.03
+    limits: dict[str, _Limits] = {}
 
 
 class _Run(_Section):
@@ -305,6 +347,7 @@ class _Run(_Section):
     promotion: _Promotion = _Promotion()
     provenance: Literal["machine", "fixed"] = "machine"
     run_id: Annotated[str, Field(pattern=NAME)] | None = None
+    baseline: _Baseline | None = None
 
 
 def _said(text: str) -> Any:
@@ -450,6 +493,7 @@ def load_run(path: Path) -> RunConfig:
     _check_provenance(raw, document)
     _check_golden_sets(raw, document)
     _check_texts(raw, document, base)
+    _check_baseline(raw, document)
     policy_path = _resolve(base, raw.policy)
     policy = load_policy(policy_path)
     _check_chances(raw, policy, policy_path)
@@ -483,6 +527,7 @@ def load_run(path: Path) -> RunConfig:
         system_metrics=raw.mlflow.system_metrics,
         provenance=raw.provenance,
         run_id=raw.run_id,
+        baseline=None if raw.baseline is None else _baseline(raw.baseline, base),
     )
 
 
@@ -509,6 +554,14 @@ def load_policy(path: Path) -> Policy:
         order=tuple(raw.order),
         checks=tuple(_rule(check) for check in raw.checks),
         waivers=tuple(Waiver(**one.model_dump()) for one in raw.waivers),
+    )
+
+
+def ci_of_environment() -> ContinuousIntegration:
+    """What GitHub Actions says of itself: ``GITHUB_STEP_SUMMARY`` names a file, ``GITHUB_ACTIONS`` is ``true``."""
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    return ContinuousIntegration(
+        summary=Path(summary) if summary else None, annotations=os.environ.get("GITHUB_ACTIONS") == "true"
     )
 
 
@@ -666,6 +719,20 @@ def _size_bytes(value: str | int | float, document: _Document, where: tuple[str 
     return size
 
 
+def _baseline(raw: _Baseline, base: Path) -> BaselineConfig:
+    """The limits for every golden set, then those of single ones with what they leave out filled in."""
+    gain = raw.max_loss if raw.max_gain is None else raw.max_gain
+    every = BaselineLimits(max_loss=raw.max_loss, max_gain=gain, max_flips=raw.max_flips)
+    return BaselineConfig(path=_resolve(base, raw.file), limits=(every, *(_own(name, one, every) for name, one in raw.limits.items())))
+
+
+def _own(name: str, raw: _Limits, every: BaselineLimits) -> BaselineLimits:
+    loss = every.max_loss if raw.max_loss is None else raw.max_loss
+    gain = raw.max_gain if raw.max_gain is not None else every.max_gain if raw.max_loss is None else loss
+    flips = raw.max_flips if "max_flips" in raw.model_fields_set else every.max_flips
+    return BaselineLimits(golden_set=name, max_loss=loss, max_gain=gain, max_flips=flips)
+
+
 def _variant(raw: _Variant, base: Path, shared: _Calibration | None) -> Variant:
     calibration = raw.calibration or (shared if raw.quantizer in CALIBRATED else None)
     return Variant(
@@ -793,6 +860,21 @@ def _check_texts(raw: _Run, document: _Document, base: Path) -> None:
     if not re.match(NAME, path.stem):
         what = f"the file's name '{path.stem}' names the check: letters, digits, '.', '_' and '-' are allowed; rename the file"
         raise document.error(("divergence", "texts"), what)
+
+
+def _check_baseline(raw: _Run, document: _Document) -> None:
+    """Limits for every golden set are shares; those of one alone may be in the unit of scores without bounds."""
+    if raw.baseline is None:
+        return
+    for key in ("max_loss", "max_gain", "max_flips"):
+        value = getattr(raw.baseline, key)
+        if value is not None and value > 1:
+            meant = f"; write {value / 100:g} for {value:g} %" if value <= 100 else ""
+            raise document.error(("baseline", key), f"{key}: a share is at most 1; found {value:g}{meant}")
+    for name, one in raw.baseline.limits.items():
+        if one.max_flips is not None and one.max_flips > 1:
+            what = f"max_flips: a share is at most 1; found {one.max_flips:g}"
+            raise document.error(("baseline", "limits", name, "max_flips"), what)
 
 
 def _check_names(raw: _Run, document: _Document) -> None:
@@ -1084,7 +1166,7 @@ def _meant(details: list[ErrorDetails]) -> list[ErrorDetails]:
 def _plain(detail: ErrorDetails) -> str:
     """What is allowed, with the value that was found and, where the value looks like a number in text, how to write it."""
     found = detail["input"]
-    text = f"{_allowed(detail)}; found {_found(found)}"
+    text = f"{allowed(detail, PATTERNS)}; found {_found(found)}"
     if isinstance(found, bool):
         text += " (YAML reads on, off, yes and no as true or false; put text in quotes)"
     elif isinstance(found, str) and detail["type"] in {"float_type", "int_type", "literal_error"}:
@@ -1092,51 +1174,13 @@ def _plain(detail: ErrorDetails) -> str:
     return text
 
 
-EXPECTED_KINDS: Mapping[str, str] = {
-    "float_type": "a number",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "string_type": "text",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "dict_type": "a section of keys",
-    "model_type": "a section of keys",
-    "model_attributes_type": "a section of keys",
-    "finite_number": "a finite number",
+PATTERNS: Mapping[str, str] = {
+    NAME: "a name is letters, digits, '.', '_' and '-', at most 64 of them, and starts with a letter or digit",
+    GRANULARITY: "must be tensor, channel, or group:<size>, for example group:64",
+    UUID: "a UUID is GPU-... or MIG-..., as nvidia-smi -L prints it",
+    COMMIT: "a commit is 40 digits of 0-9 and a-f",
+    SHA256: "a SHA-256 is 64 digits of 0-9 and a-f",
 }
-BOUNDS: Mapping[str, tuple[str, str]] = {
-    "greater_than": ("greater than", "gt"),
-    "greater_than_equal": ("greater than or equal to", "ge"),
-    "less_than": ("less than", "lt"),
-    "less_than_equal": ("less than or equal to", "le"),
-}
-
-
-def _allowed(detail: ErrorDetails) -> str:
-    """What may stand at a place, in our own words."""
-    kind, context = detail["type"], detail.get("ctx", {})
-    if kind in EXPECTED_KINDS:
-        return f"expected {EXPECTED_KINDS[kind]}"
-    if kind in BOUNDS:
-        words, key = BOUNDS[kind]
-        return f"must be {words} {context[key]:g}"
-    match kind:
-        case "literal_error":
-            expected = str(context["expected"])
-            near = get_close_matches(str(detail["input"]), re.findall(r"'([^']*)'", expected), n=1)
-            hint = f"did you mean '{near[0]}'? " if near else ""
-            return f"{hint}must be {expected}"
-        case "too_short":
-            least = context["min_length"]
-            return f"needs at least {least} {'entry' if least == 1 else 'entries'}"
-        case "string_too_short":
-            return "must not be empty"
-        case "string_pattern_mismatch" if context["pattern"] == NAME:
-            return "a name is letters, digits, '.', '_' and '-', at most 64 of them, and starts with a letter or digit"
-        case "string_pattern_mismatch":
-            return f"must match the pattern {context['pattern']}"
-        case _:
-            return detail["msg"]
 
 
 def _found(value: Any) -> str:
@@ -1166,9 +1210,14 @@ def _number_hint(found: str) -> str:
 def _keys_at(model: type[BaseModel], where: tuple[str | int, ...]) -> set[str]:
     """The keys a section allows, found by walking the models along the path."""
     current: Any = model
+    named = False  # the last part was a section whose own keys are names that a person chose
     for part in where:
-        if isinstance(part, str) and isinstance(current, type) and issubclass(current, BaseModel):
-            current = _section_in(current.model_fields[part].annotation)
+        if named:
+            named = False
+        elif isinstance(part, str) and isinstance(current, type) and issubclass(current, BaseModel):
+            annotation = current.model_fields[part].annotation
+            named = getattr(annotation, "__origin__", None) is dict
+            current = _section_in(annotation)
     fields = current.model_fields if isinstance(current, type) and issubclass(current, BaseModel) else {}
     return {field.alias or name for name, field in fields.items()}
 

@@ -20,6 +20,7 @@
     │   ├── BrokenResults        results of another tool that are not whole
     │   └── NotComparable        which field differs
     ├── RunFolderError           exit 4: unreadable, unwritable or altered
+    ├── BaselineError            exit 4: a run whose reference cannot be pinned, or a log that would be lost
     ├── SignOffError             exit 4: a decision that the evidence does not carry, or that could not be signed
     ├── SignatureError           exit 4: an envelope that is none, a signature that does not hold, a foreign key
     └── RegistryError            exit 4: a promotion that was refused or lost a race
@@ -147,6 +148,10 @@ class RunFolderError(QuantgateError):
 
 class RegistryError(QuantgateError):
     """A registry that refused, failed, or in which another promotion came first."""
+
+
+class BaselineError(QuantgateError):
+    """A run whose reference cannot be pinned, or an earlier baseline whose log would be lost."""
 
 
 class SignOffError(QuantgateError):

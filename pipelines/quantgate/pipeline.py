@@ -16,38 +16,56 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import admission, gathering, golden, judging, plugins, preflight, provenance, rundir, runs, stores, texts
-from quantgate.config import UNCORRECTED, RunConfig, uncorrected
+from quantgate import (
+    admission,
+    baselines,
+    gathering,
+    golden,
+    judging,
+    nights,
+    plugins,
+    preflight,
+    provenance,
+    rundir,
+    runs,
+    stores,
+    texts,
+)
+from quantgate.config import UNCORRECTED, ContinuousIntegration, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
 from quantgate.measuring import Run, measure_all, planned
 from quantgate.ports import Display, Sink
 from quantgate.records import (
     UNDATED,
+    BaselineEvidence,
     DeviceInfo,
     Evidence,
     Fingerprint,
     GoldenSet,
     ModelSource,
+    Night,
     Policy,
     Promotion,
     Report,
     RunInfo,
+    Trend,
     VariantEvidence,
 )
-from quantgate.stages import choosing, gate, promote, report
+from quantgate.stages import baseline, choosing, gate, promote, report, trend
 from quantgate.stages.plan import names_fault
 from quantgate.stages.report import Context
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """How to run: ``fresh`` uses nothing of earlier runs, ``resume`` names a run to go on with."""
+    """How to run: ``fresh`` uses nothing of earlier runs, ``resume`` names a run to go on with, ``ci`` is set under a CI system."""
 
     fresh: bool = False
     resume: Path | None = None
     allow_underpowered: bool = False
     colour: bool = False
+    ci: ContinuousIntegration | None = None
 
 
 def run(config: RunConfig, options: Options, display: Display) -> Report:
@@ -64,6 +82,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     folder, info = _run_folder(config, options)
     with rundir.held(folder):
         _store_inputs(folder, info, config, goldens)
+        pinned = _baseline(folder, info, config, options)
         work = Run(
             config=config,
             folder=folder,
@@ -77,10 +96,11 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
         )
         started_s = display.now_s()
         display.start(folder, planned(config, goldens))
+        _foresee(work, pinned)
         try:
             with _watched(work):
                 measure_all(work)
-            finished = _finish(work, options, started_s)
+            finished = _finish(work, options, started_s, pinned)
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if interrupted:
@@ -171,14 +191,36 @@ def _store_inputs(folder: Path, info: RunInfo, config: RunConfig, goldens: tuple
         rundir.put(folder / "golden" / f"{one.name}.json", kind="golden", key=one.sha256, record=one)
 
 
+def _baseline(folder: Path, info: RunInfo, config: RunConfig, options: Options) -> BaselineEvidence | None:
+    """The pinned reference as it was when the run began; a resumed run has it from its folder. None where the config names none."""
+    if config.baseline is None:
+        return None
+    place = folder / "baseline.json"
+    if options.resume is not None and (kept := rundir.get(place, kind="pinned", key=info.run_id, record=BaselineEvidence)) is not None:
+        return kept
+    path = config.baseline.path
+    shown = os.path.relpath(path, config.path.parent) if config.provenance == "fixed" else str(path)
+    found = baselines.read(path, shown, config.baseline.limits, info.run_id)
+    rundir.put(place, kind="pinned", key=info.run_id, record=found)
+    return found
+
+
+def _foresee(work: Run, pinned: BaselineEvidence | None) -> None:
+    """Tell before hours are spent that nothing of the run will count as measured."""
+    golden_sets = tuple(golden.reference_of(one) for one in work.goldens)
+    for why in () if pinned is None else baseline.foreseen(pinned, golden_sets, work.fingerprint.model_sha256):
+        work.display.note(f"baseline: {why}; the run goes on, and will not be measured")
+
+
 # ---------------------------------------------------------------------------------------------- judging and publishing
 
 
-def _finish(work: Run, options: Options, started_s: float) -> Report:
+def _finish(work: Run, options: Options, started_s: float, pinned: BaselineEvidence | None) -> Report:
     evidence = Evidence(
         variants=tuple(_placed(work, work.evidence[one.name]) for one in work.config.variants if one.name in work.evidence),
         golden_sets=tuple(golden.reference_of(one) for one in work.goldens),
         fingerprint=replace(work.fingerprint, device=_device_of(work)),
+        baseline=pinned,
     )
     rundir.put(work.folder / "evidence.json", kind="evidence", key=work.info.run_id, record=evidence)
     seconds = 0.0 if work.config.provenance == "fixed" else work.display.now_s() - started_s
@@ -187,10 +229,28 @@ def _finish(work: Run, options: Options, started_s: float) -> Report:
     _store_report(judged, work.folder)  # before the alias moves: what is out always has a report
     promotion = _promote(work.info, (judged, evidence), work.folder, work.display.note)
     final = replace(judged, promotion=promotion)
-    publish(final, work.folder, _sinks(work, options), work.display.note)
+    looked_back = _look_back(work, evidence)
+    publish(final, work.folder, _sinks(work, options, looked_back), work.display.note)
     if "mlflow" in work.config.sinks:
         stores.follow(work.info, work.folder, _touched(promotion), work.display.note)
     return final
+
+
+def _look_back(work: Run, evidence: Evidence) -> Trend | None:
+    """The nights before, for the page; kept in the run's folder, as they may be gone when the page is written again.
+
+    It decides nothing, so whatever is wrong with an old folder is told and takes nothing along.
+    """
+    try:
+        stored = nights.before(work.config.out, work.info)
+        tonight = Night(run_id=work.info.run_id, created_at=work.info.created_at, evidence=evidence)
+        found = trend.for_page(work.info.model.name, [*stored, tonight]) if len(stored) + 1 >= trend.ENOUGH else None
+        if found is not None:
+            rundir.put(work.folder / "trend.json", kind="trend", key=work.info.run_id, record=rundir.rounded(found))
+    except Exception as error:
+        work.display.note(f"the nights before could not be looked at: {error}")
+        return None
+    return found
 
 
 def _placed(work: Run, one: VariantEvidence) -> VariantEvidence:
@@ -232,19 +292,35 @@ def _store_report(final: Report, folder: Path) -> None:
     rundir.write_text(folder / "report.json", rundir.encode(final, indent=2) + "\n")
 
 
-def _sinks(work: Run, options: Options) -> list[Sink]:
+def _sinks(work: Run, options: Options, looked_back: Trend | None) -> list[Sink]:
     """The sinks of the config. One that cannot be made is reported and does not take the others along."""
     arguments: dict[str, dict[str, Any]] = {
+        "folder": {"trend": looked_back},
         "mlflow": {**stores.mlflow(work.info, work.folder), "tracking_uri": work.config.tracking_uri, "experiment": work.config.experiment},
         "console": {"stream": sys.stdout, "colour": options.colour},
+        "github": _github(options.ci),
     }
     made: list[Sink] = []
-    for name in work.config.sinks:
+    for name in dict.fromkeys((*work.config.sinks, *_of_ci(options.ci))):
         try:
             made.append(plugins.load("sink", name)(**arguments.get(name, {})))
         except Exception as error:
             work.display.note(f"sink {name} is not available: {error}")
     return made
+
+
+def _github(ci: ContinuousIntegration | None) -> dict[str, Any]:
+    """Where GitHub Actions reads from; nothing elsewhere."""
+    if ci is None:
+        return {}
+    return {"summary": ci.summary, "stream": sys.stdout if ci.annotations else None}
+
+
+def _of_ci(ci: ContinuousIntegration | None) -> tuple[str, ...]:
+    """A job's log always has the table, and GitHub's pages have what they take."""
+    if ci is None:
+        return ()
+    return ("console", "github") if ci.summary is not None or ci.annotations else ("console",)
 
 
 def _promote(info: RunInfo, of: tuple[Report, Evidence], folder: Path, warn: Callable[[str], None]) -> Promotion:
@@ -295,7 +371,7 @@ def rejudge(folder: Path, policy: Policy, warn: Callable[[str], None]) -> tuple[
         _refuse_unknown_names(policy, runs.load_evidence(folder))
     judged = _judged_again(folder, runs.load_info(folder), policy)
     into = folder / "judgements" / f"{policy.name}-{judged.policy_sha256[:8]}"
-    publish(judged, into, pages(), warn)
+    publish(judged, into, pages(folder), warn)
     return judged, into
 
 
@@ -354,9 +430,10 @@ def judge_files(
     return final, into
 
 
-def pages() -> list[Sink]:
-    """The sinks that write a report's pages into its folder."""
-    return [plugins.load("sink", name)() for name in ("folder", "junit")]
+def pages(run: Path | None = None) -> list[Sink]:
+    """The sinks that write a report's pages into its folder; of a stored run with the nights before it, as it saw them."""
+    looked_back = None if run is None else rundir.get(run / "trend.json", kind="trend", key=run.name, record=Trend)
+    return [plugins.load("sink", "folder")(trend=looked_back), plugins.load("sink", "junit")()]
 
 
 def refuse_missing(judged: Report) -> None:
@@ -393,7 +470,7 @@ def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None])
         refuse_missing(judged)
         promotion = _promote(asked, (judged, runs.load_evidence(folder)), folder, warn)
         final = replace(judged, promotion=promotion)
-        publish(final, folder, pages(), warn)
+        publish(final, folder, pages(folder), warn)
         stores.follow(info, folder, _touched(promotion), warn, also=asked.alias)
     return final
 

@@ -14,16 +14,27 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from quantgate import admission, fitting, gathering, golden, modelconfig, plugins, preflight, provenance, runs
+from quantgate import (
+    admission,
+    baselines,
+    fitting,
+    gathering,
+    golden,
+    modelconfig,
+    plugins,
+    preflight,
+    provenance,
+    runs,
+)
 from quantgate.config import RunConfig, load_run
 from quantgate.errors import EngineError, QuantgateError, UsageError
 from quantgate.forecasts import Forecast, VariantForecast
 from quantgate.modelconfig import Described
 from quantgate.ports import QuantizePlan
-from quantgate.records import Artifact, DeviceInfo, Evidence, Fingerprint, GoldenSet, Variant
+from quantgate.records import Artifact, DeviceInfo, Evidence, Fingerprint, GoldenReference, GoldenSet, Variant
 from quantgate.render.forecast import text
 from quantgate.shapes import shape_of_config
-from quantgate.stages import forecast, plan
+from quantgate.stages import baseline, forecast, plan
 
 MOST_RUNS = 20
 """Earlier runs looked at, the newest first."""
@@ -65,7 +76,7 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
         disk_free_bytes=_free_bytes(config.cache),
         seconds=sum(known) if known else None,
         refusals=(),
-        notes=(*_notes(described, why_no_model, config), *_unfilled(variants), *told),
+        notes=(*_notes(described, why_no_model, config), *_unfilled(variants), *_baseline(config, references), *told),
     )
     least = 0.0 if allow_underpowered else admission.LEAST_POWER
     learned = tuple(_learned(config, goldens))
@@ -130,6 +141,15 @@ def _unfilled(variants: tuple[VariantForecast, ...]) -> Iterator[str]:
     for one in variants:
         if one.role == "reference" and one.most_requests == 0 and one.why_not is None:
             yield f"{one.variant}: no request fits beside its weights within the budget; it is scored, and has no ceiling and no speed"
+
+
+def _baseline(config: RunConfig, golden_sets: tuple[GoldenReference, ...]) -> Iterator[str]:
+    """What already keeps the reference from being held against its baseline; the model's own digest is not taken here."""
+    if config.baseline is None:
+        return
+    found = baselines.read(config.baseline.path, str(config.baseline.path), config.baseline.limits, "RUN")
+    for why in baseline.foreseen(found, golden_sets, None):
+        yield f"baseline: {why}; until then a run is not measured"
 
 
 def _free_bytes(cache: Path) -> int | None:

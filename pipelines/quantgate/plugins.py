@@ -64,6 +64,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "junit": "quantgate.sinks.junit:JUnitSink",
         "mlflow": "quantgate.sinks.mlflow:MlflowSink",
         "console": "quantgate.sinks.console:ConsoleSink",
+        "github": "quantgate.sinks.github:GitHubSink",
     },
     "registry": {
         "mlflow": "quantgate.registries.mlflow:MlflowRegistry",

@@ -158,3 +158,11 @@ def _cpu_name() -> str:
         name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{name}, {cores} cores"
+
+
+def author() -> str | None:
+    """Git's ``user.name`` as it is set for the working folder; None without git or a name."""
+    try:
+        return _git(Path.cwd(), "config", "user.name") or None
+    except (OSError, subprocess.SubprocessError):
+        return None

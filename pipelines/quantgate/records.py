@@ -1099,6 +1099,104 @@ class GoldenReference:
     """The slices in order of first appearance; empty in evidence of runs that did not note them."""
 
 
+# ---------------------------------------------------------------------------------------------- a pinned reference
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaselineSet:
+    """How the pinned reference answered one golden set, item by item, and what must be equal to compare with it."""
+
+    name: str
+    version: str
+    sha256: str
+    items: int
+    items_sha256: str
+    """Digest of the item ids in the golden set's order, which is that of the scores."""
+    mean: float | None
+    scale: Scale | None
+    better: Better | None
+    batch_plan: BatchPlan
+    conditions: Mapping[str, Scalar]
+    prompt_sha256: str
+    """Digest of the first prompt as the model saw it: another template gives another one."""
+    form: Literal["marks", "numbers"]
+    scores: tuple[str, ...]
+    """``marks``: a character an item, 1 right, 0 wrong, - no answer, 80 a line. ``numbers``: scores with blanks between, 10 a line."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaselineMark:
+    """What is kept of a golden set in the log of earlier baselines."""
+
+    golden_set: str
+    sha256: str
+    items: int
+    mean: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaselinePast:
+    """A baseline that was replaced."""
+
+    run_id: str
+    created_at: str
+    accepted_at: str
+    accepted_by: str
+    reason: str
+    sha256: str
+    model_sha256: str | None
+    marks: tuple[BaselineMark, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Baseline:
+    """A reference that a person pinned, to be kept in version control: today's reference is compared with it first."""
+
+    run_id: str
+    created_at: str
+    """When the run was begun. UTC, ISO 8601, as all times here."""
+    accepted_at: str
+    accepted_by: str
+    reason: str
+    model: str
+    model_sha256: str | None
+    reference: str
+    weights_sha256: str | None
+    """Digest of its weights as loaded, dequantized to float32."""
+    dtype: str | None
+    policy: str
+    policy_sha256: str
+    evidence_sha256: str
+    environment: Fingerprint
+    golden_sets: tuple[BaselineSet, ...]
+    earlier: tuple[BaselinePast, ...] = ()
+    """Oldest first."""
+    schema_version: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaselineLimits:
+    """How far today's reference may be from the pinned one on a golden set, ``*`` for every one without limits of its own."""
+
+    golden_set: str = "*"
+    max_loss: float = 0.01
+    """Share of the items (0.01 = 1 point); for scores without bounds in their own unit."""
+    max_gain: float = 0.01
+    max_flips: float | None = 0.03
+    """Share of the items that may come out otherwise, either way; None: no limit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaselineEvidence:
+    """The baseline as it was read before anything was measured; ``pinned`` is None where ``why_not`` says why it cannot be used."""
+
+    file: str
+    limits: tuple[BaselineLimits, ...]
+    pinned: Baseline | None = None
+    sha256: str | None = None
+    why_not: str = ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
     """All that the gate may look at. Its digest stands in every verdict."""
@@ -1107,6 +1205,8 @@ class Evidence:
     golden_sets: tuple[GoldenReference, ...]
     fingerprint: Fingerprint
     schema_version: int = 1
+    baseline: BaselineEvidence | None = None
+    """The pinned reference that today's is compared with first; None where the run was asked for without one."""
 
 
 # ---------------------------------------------------------------------------------------------- policy and verdict
@@ -1114,7 +1214,7 @@ class Evidence:
 
 UNDATED = "2000-01-01T00:00:00+00:00"
 """``created_at`` where no day is known or told; nothing that depends on the day holds then."""
-NEVER_WAIVED = frozenset({"ran", "finite", "distinct", "unquantized", "unchanged", "demands", "canary"})
+NEVER_WAIVED = frozenset({"ran", "finite", "distinct", "unquantized", "unchanged", "demands", "canary", "baseline"})
 """Checks that show that a variant was measured and is what it says it is: no waiver reaches them."""
 
 
@@ -1533,6 +1633,50 @@ class Promotion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BaselineRow:
+    """Today's reference beside the pinned one on a golden set; figures are None where ``why_not`` says why they were not compared."""
+
+    golden_set: str
+    holds: bool
+    limits: BaselineLimits
+    why_not: str = ""
+    n: int | None = None
+    b: int | None = None
+    """Items that the pinned reference has right and today's wrong; of graded scores, items that lost."""
+    c: int | None = None
+    loss: float | None = None
+    mean_then: float | None = None
+    mean_now: float | None = None
+    scale: Scale = "binary"
+    mcnemar_p: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaselineReport:
+    """What became of the baseline."""
+
+    file: str
+    why_not: str
+    rows: tuple[BaselineRow, ...] = ()
+    run_id: str | None = None
+    created_at: str | None = None
+    accepted_at: str | None = None
+    accepted_by: str | None = None
+    reason: str | None = None
+    replaced: int = 0
+    """Baselines before this one."""
+    different: tuple[str, ...] = ()
+    """What else is different since: code, libraries, machine."""
+    reused: tuple[str, ...] = ()
+    """Golden sets whose scores of today's reference are those of an earlier run with the same digest."""
+
+    @property
+    def holds(self) -> bool:
+        """Today's reference is where the baseline has it, on every golden set."""
+        return not self.why_not and bool(self.rows) and all(one.holds for one in self.rows)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """report.json, schema version 1: everything a reader may want to know of a run, in plain values."""
 
@@ -1567,6 +1711,8 @@ class Report:
     """Of variants and golden sets with more flips than are listed here; evidence.json has every item."""
     readings: tuple[ReadingRow, ...] = ()
     """Divergence and perplexity over texts; empty where the run had none."""
+    baseline: BaselineReport | None = None
+    """None where the run was asked for without one."""
 
 
 # ---------------------------------------------------------------------------------------------- two runs side by side

@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from quantgate.errors import RunFolderError
 from quantgate.files import file_digest, write_whole
 from quantgate.records import Artifact, Distributions, DivergenceConfig, FileDigest, GoldenSet
+from quantgate.refusals import allowed
 
 SCHEMA_VERSION = 1
 DIGITS = 12
@@ -117,7 +118,8 @@ def _refuse_nonfinite(text: str) -> None:
 def _first_line(error: Exception) -> str:
     if isinstance(error, ValidationError):
         detail = error.errors()[0]
-        return f"{'.'.join(str(part) for part in detail['loc'])}: {detail['msg']}"
+        place = ".".join(str(part) for part in detail["loc"])
+        return f"{place}: {allowed(detail, {})}" if place else allowed(detail, {})
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
@@ -228,12 +230,11 @@ class Envelope:
     body: Any
 
 
-def put(path: Path, *, kind: str, key: str, record: Any) -> None:
-    """Store a record under its key."""
+def put(path: Path, *, kind: str, key: str, record: Any, indent: int | None = None) -> None:
+    """Store a record under its key; with ``indent`` so that people can read it and see what changed."""
     body = plain(record)
-    write_text(
-        path, encode(Envelope(schema_version=SCHEMA_VERSION, kind=kind, key=key, sha256=digest(body), body=body)) + "\n"
-    )
+    envelope = Envelope(schema_version=SCHEMA_VERSION, kind=kind, key=key, sha256=digest(body), body=body)
+    write_text(path, encode(envelope, indent=indent) + "\n")
 
 
 def get(path: Path, *, kind: str, key: str | None, record: type[T]) -> T | None:

@@ -10,7 +10,7 @@ import pytest
 from quantgate import config
 from quantgate.config import load_policy, load_run
 from quantgate.errors import ConfigError
-from quantgate.records import CheckRule, Sequential, Waiver
+from quantgate.records import BaselineLimits, CheckRule, Sequential, Waiver
 
 RUN = """\
 schema_version: 1
@@ -177,7 +177,7 @@ KEYS = [
         "engine: fake",
         "enginee: fake",
         6,
-        "unknown key 'enginee': did you mean 'engine'? allowed here are cache, calibration, device, divergence, engine",
+        "unknown key 'enginee': did you mean 'engine'? allowed here are baseline, cache, calibration, device, divergence, engine",
     ),
     ("  name: small", "  nmae: small", 3, "unknown key 'nmae': did you mean 'name'? allowed here are gguf_file"),
     ("memory_budget:", "memory_buget:", 5, "unknown key 'memory_buget': did you mean 'memory_budget'?"),
@@ -655,3 +655,29 @@ def test_settings_of_the_release_are_read(tmp_path: Path) -> None:
     assert (found.challenger, found.artifacts, found.system_metrics) == ("trial", str(tmp_path / "kept"), False)
     found = load_run(written(tmp_path, RUN + 'mlflow: {artifacts: "s3://bucket/path"}\n'))
     assert found.artifacts == "s3://bucket/path"
+# ---------------------------------------------------------------------------------------------- baseline and CI
+
+
+def test_a_baseline_has_limits(tmp_path: Path) -> None:
+    """The file lies beside the config; what is left out of a set's own limits is that of every set, a gain follows its loss."""
+    limits = "{a: {max_loss: 0.5}, b: {max_flips: 0.1}}"
+    section = f"baseline:\n  file: pinned/b.json\n  max_loss: 0.02\n  max_flips: null\n  limits: {limits}\n"
+    found = load_run(written(tmp_path, RUN + section)).baseline
+    assert found is not None
+    assert found.path == tmp_path / "pinned" / "b.json"
+    assert found.limits == (
+        BaselineLimits(max_loss=0.02, max_gain=0.02, max_flips=None),
+        BaselineLimits(golden_set="a", max_loss=0.5, max_gain=0.5, max_flips=None),
+        BaselineLimits(golden_set="b", max_loss=0.02, max_gain=0.02, max_flips=0.1),
+    )
+    assert load_run(written(tmp_path)).baseline is None
+
+
+def test_what_a_ci_system_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Annotations only where GITHUB_ACTIONS is true, a summary only where a file is named."""
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.setenv(name, "")
+    assert config.ci_of_environment() == config.ContinuousIntegration(summary=None, annotations=False)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/somewhere/s.md")
+    assert config.ci_of_environment() == config.ContinuousIntegration(summary=Path("/somewhere/s.md"), annotations=True)

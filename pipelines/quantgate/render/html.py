@@ -22,9 +22,10 @@ from quantgate.records import (
     Report,
     Scale,
     SliceRow,
+    Trend,
     Verdict,
 )
-from quantgate.render import distance, figures, flips, proof, speed
+from quantgate.render import baseline, distance, figures, flips, proof, speed, trend
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -45,9 +46,11 @@ from quantgate.render.terminal import VariantLine, loss_header, promotion_line, 
 # ---------------------------------------------------------------------------------------------- the page
 
 
-def page(report: Report) -> str:
-    """Render the whole page as HTML text."""
-    sections = [_head(report), _variants(report), _quality(report), _memory(report), _speed(report), _evidence(report)]
+def page(report: Report, looked_back: Trend | None = None) -> str:
+    """Render the whole page as HTML text, with the nights before where there are some."""
+    nights = trend.section(looked_back)
+    measured = [_variants(report), _quality(report), _memory(report), _speed(report)]
+    sections = [_head(report, bool(nights)), *measured, nights, _evidence(report)]
     title = f"{report.model}: {q.outcome_word(report.outcome)} - quantgate"
     scripts = flips.policy_source() if report.flips else "'none'"
     head = _el(
@@ -75,7 +78,7 @@ def _badge(word: str) -> _Html:
 # ---------------------------------------------------------------------------------------------- 1 verdict
 
 
-def _head(report: Report) -> _Html:
+def _head(report: Report, nights: bool) -> _Html:
     took = q.duration(report.seconds) if report.seconds else q.UNKNOWN
     facts = [
         ("Model", _with_small(report.model, report.model_source)),
@@ -97,7 +100,7 @@ def _head(report: Report) -> _Html:
         if report.sentences
         else "",
         _definitions(facts),
-        _contents(),
+        _contents(nights),
     )
 
 
@@ -114,8 +117,8 @@ def _promotion(report: Report) -> _Html:
     return _el("p", promotion_line(report), _el("small", where), class_=kind)
 
 
-def _contents() -> _Html:
-    names = ("variants", "quality", "memory", "speed", "evidence")
+def _contents(nights: bool) -> _Html:
+    names = ("variants", "quality", "memory", "speed", *(["nights"] if nights else []), "evidence")
     return _el("nav", *(_el("a", name.capitalize(), href=f"#{name}") for name in names), aria_label="Contents")
 
 
@@ -518,6 +521,7 @@ def _evidence(report: Report) -> _Html:
         "Evidence",
         _policy(report),
         _controls(report),
+        baseline.folded(report.baseline),
         _el("h3", "Digests"),
         _digests(report),
         _el("h3", "Machine and versions"),

@@ -29,11 +29,7 @@ _MARKS = re.compile(r"([\\`*_\[\]|~#!$])")
 def page(report: Report) -> str:
     """Render verdict, table, promotion, sentences, every check, failures, digests and commands."""
     blocks = [
-        f"# {q.outcome_word(report.outcome)}: {_text(report.headline)}",
-        _text(subtitle(report)),
-        _variants(report),
-        f"**{_text(promotion_line(report))}**" if report.promotion is not None else "",
-        _bullets(report.sentences),
+        *_top(report),
         "## Checks",
         *(_checks(verdict) for verdict in report.verdicts),
         *_artifacts(report),
@@ -54,6 +50,22 @@ def summary(report: Report) -> str:
     """Render the table of variants and what was promoted: what stands where there is room for one table only."""
     promoted = f"**{_text(promotion_line(report))}**" if report.promotion is not None else ""
     return "\n\n".join(block for block in (_text(report.headline), _variants(report), promoted) if block)
+
+
+def brief(report: Report) -> str:
+    """Verdict, table, promotion and sentences alone, for a place that has no room for more."""
+    where = "This is the beginning of the report; the whole is report.md in the run's folder."
+    return "\n\n".join(block for block in (*_top(report), where) if block) + "\n"
+
+
+def _top(report: Report) -> list[str]:
+    return [
+        f"# {q.outcome_word(report.outcome)}: {_text(report.headline)}",
+        _text(subtitle(report)),
+        _variants(report),
+        f"**{_text(promotion_line(report))}**" if report.promotion is not None else "",
+        _bullets(report.sentences),
+    ]
 
 
 def _text(text: str) -> str:

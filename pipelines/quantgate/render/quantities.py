@@ -304,7 +304,7 @@ def speed_loss(name: str, value: float, *, towards: Towards = "nearest") -> str:
 def _unit(name: str) -> str:
     """Tell the unit of a check's figures by its name or kind: points, percent, nats, a quotient, or none."""
     kind, _, rest = name.partition("/")
-    if kind == "quality":
+    if kind in ("quality", "baseline"):
         return "points"
     # A name is kind/golden set or group/figure: a golden set's own name says nothing about units.
     figure = rest if kind in ("memory", "ceiling") else kind

@@ -1,10 +1,15 @@
-"""A trend as text for a terminal and as one figure: a panel a series, intervals as bars, each change as a line with its night."""
+"""A trend as text for a terminal, as a section of a page, and as one figure.
+
+The figure has a panel a series, intervals as bars, and each change as a line with its night.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from quantgate.records import Trend, TrendChange, Trended, TrendPoint, TrendSeries
+from quantgate.render import elements as e
 from quantgate.render import quantities as q
 from quantgate.render.canvas import INK, MUTED, RULE, Canvas, Scale
 from quantgate.render.terminal import plain
@@ -83,16 +88,46 @@ def value(what: Trended, found: float) -> str:
             return q.significant(found)
 
 
+# ---------------------------------------------------------------------------------------------- the page
+
+
+def section(found: Trend | None) -> e.Html:
+    """The nights up to a run's own as a section of its page; nothing where there are too few."""
+    if found is None or not found.series:
+        return e.Html("")
+    worse = sum(one.worse for one in found.series)
+    finding = (
+        f"{worse} of {len(found.series)} series stand worse than before" if worse else f"Over {len(found.nights)} nights nothing got worse"
+    )
+    columns = [e.words("Variant"), e.words("Series"), *map(e.Column, ("Nights", "First", "Tonight")), e.words("Changes")]
+    grid = e.table("Each figure over the nights, tonight's with its interval", columns, [_row(one) for one in found.series])
+    said = [sentence for one in found.series for sentence in sentences(one)]
+    note = "Intervals: exact 90 % ones of a loss, the lowest and highest of a night's blocks of speed. Nothing here decides anything."
+    return e.section(
+        "nights",
+        "Nights before",
+        e.figure(figure(replace(found, series=tuple(one for one in found.series if _moves(one))), heading=False), finding),
+        e.el("ul", *(e.el("li", one) for one in said), class_="sentences") if said else "",
+        e.fold("Every series", grid),
+        e.el("p", note, class_="note"),
+    )
+
+
+def _moves(one: TrendSeries) -> bool:
+    """Worth a panel on a page: losses and speed, and whatever is not the same every night. The table has the others."""
+    return one.what in ("loss", "tokens_per_s") or len({point.value for point in one.points}) > 1
+
+
 # ---------------------------------------------------------------------------------------------- figure
 
 
-def figure(found: Trend) -> str:
+def figure(found: Trend, *, heading: bool = True) -> str:
     """All series as one SVG; the empty string without one."""
     if not found.series:
         return ""
     worse = sum(one.worse for one in found.series)
     finding = f"{worse} of {len(found.series)} series stand worse than before" if worse else "nothing got worse"
-    canvas = Canvas("trend", f"{found.model}: {finding}", True)
+    canvas = Canvas("trend", f"{found.model}: {finding}", heading)
     top = canvas.top + 8
     for index, one in enumerate(found.series):
         _panel(canvas, one, found.nights, top + index * _PANEL)

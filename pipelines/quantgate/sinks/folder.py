@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from quantgate.files import write_whole
-from quantgate.records import Report
+from quantgate.records import Report, Trend
 from quantgate.render import html, markdown
 
 
@@ -18,8 +18,12 @@ class FolderSink:
 
     name = "folder"
 
+    def __init__(self, trend: Trend | None = None) -> None:
+        self.trend = trend
+        """The nights before, which the page shows and the record of the run does not hold."""
+
     def publish(self, report: Report, folder: Path) -> str:
         page = folder / "report.html"
-        write_whole(page, html.page(report))
+        write_whole(page, html.page(report, self.trend))
         write_whole(folder / "report.md", markdown.page(report))
         return str(page)

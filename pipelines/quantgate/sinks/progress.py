@@ -1,8 +1,9 @@
 """Progress for a person: which variant, which stage, how far, how long still.
 
-On a terminal one line is rewritten; elsewhere a line is printed when a step begins and ends, and at most every half minute in between. All
-of it goes to standard error, and to run.log with the time of day. What is left is estimated from the pace measured so far: the current step
-from its own items, steps to come from the same stage of earlier variants. Where no variant has done a stage yet, it reads "at least".
+On a terminal one line is rewritten; elsewhere a line is printed when a step ends, and at most every half minute in between (``quiet``, for
+a job's log: every ten minutes, so that nobody takes a long step for a dead one). All of it goes to standard error, and to run.log with the
+time of day. What is left is estimated from the pace measured so far: the current step from its own items, steps to come from the same
+stage of earlier variants. Where no variant has done a stage yet, it reads "at least".
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from quantgate.render.quantities import duration
 
 REDRAW_EVERY_S = 0.5
 LINE_EVERY_S = 30.0
+QUIET_LINE_EVERY_S = 600.0
 WIDTH = 110
 
 
 class ProgressDisplay:
-    """A ``Display`` on a text stream. ``live`` rewrites one line."""
+    """A ``Display`` on a text stream. ``live`` rewrites one line; ``quiet`` says little between two steps."""
 
-    def __init__(self, stream: TextIO, *, live: bool) -> None:
+    def __init__(self, stream: TextIO, *, live: bool, quiet: bool = False) -> None:
         self._stream, self._live = stream, live
+        self._every_s = REDRAW_EVERY_S if live else QUIET_LINE_EVERY_S if quiet else LINE_EVERY_S
         self._log: TextIO | None = None
         self._plan: Sequence[str] = ()
         self._index = 0
@@ -57,7 +60,7 @@ class ProgressDisplay:
 
     def progress(self, done: int, total: int, what: str) -> None:
         self._done, self._total, self._what = done, total, what
-        if self.now_s() - self._drawn_s >= (REDRAW_EVERY_S if self._live else LINE_EVERY_S):
+        if self.now_s() - self._drawn_s >= self._every_s:
             self._draw()
 
     def step_done(self, *, reused: bool) -> None:

@@ -10,6 +10,9 @@ the order that the policy fixed, until one is no pass. Under ``require: all`` no
 A waiver keeps a fail or inconclusive check of one variant from blocking, until its day, and changes neither the check's outcome nor what
 the variant's other checks must show. What was not measured is never waived, nor is what shows that the variant ran and is what it says.
 
+Where a run has a baseline, its reference is held against the pinned one first: if that moved, or cannot be compared, nothing is measured,
+and no candidate is said to have lost what the reference may have gained.
+
 A ``because`` is said after the name of what it is about: "int8 " + "loses 2.9 points, ...". It has no full stop of its own.
 """
 
@@ -23,6 +26,7 @@ from typing import TypeAlias
 from quantgate.errors import MeasureError
 from quantgate.records import NEVER_WAIVED, Check, Decision, Evidence, Outcome, Policy, VariantEvidence, Verdict
 from quantgate.render.quantities import outcome_word
+from quantgate.stages import baseline
 from quantgate.stages.canary import canary, left_out
 from quantgate.stages.checks import demands, distinct, finite, plain_checks, ran, served, unchanged, unquantized
 from quantgate.stages.choosing import choose
@@ -55,10 +59,13 @@ def judge(
     ``ValueError`` for a level outside (0, 1): of these nothing can be said, not even about one variant.
     """
     reference = _reference(evidence)
-    subjects = {one.variant.name: _subject(one, reference, evidence, policy, created_at) for one in evidence.variants}
+    pinned = baseline.Pinned(checks=baseline.checks(evidence))
+    subjects = {
+        one.variant.name: _pinned(_subject(one, reference, evidence, policy, created_at), pinned) for one in evidence.variants
+    }
     tests = _tests(subjects, policy)
     verdicts = tuple(_verdict(one, tests) for one in subjects.values())
-    outcome, because = _outcome(verdicts, policy)
+    outcome, because = _outcome(verdicts, policy, pinned)
     chosen, how = choose(verdicts, evidence, policy) if outcome == "pass" else (None, "")
     return Decision(
         outcome=outcome,
@@ -99,6 +106,17 @@ def _subject(
             waiver for waiver in policy.waivers if waiver.variant == one.variant.name and waiver.holds(created_at)
         ),
     )
+
+
+def _pinned(subject: Subject, pinned: baseline.Pinned) -> Subject:
+    """With what the baseline says of the reference, or of a candidate that would be compared with it. Controls test the gate alone."""
+    match subject.variant.variant.role:
+        case "reference":
+            return replace(subject, baseline=pinned.checks)
+        case "candidate":
+            return replace(subject, baseline=tuple(pinned.of_variant()))
+        case _:
+            return subject
 
 
 # ---------------------------------------------------------------------------------------------- levels
@@ -161,12 +179,13 @@ def _verdict(subject: Subject, tests: Mapping[str, _Test]) -> Verdict:
 
 
 def _always(subject: Subject) -> list[Check]:
-    return [ran(subject), finite(subject), distinct(subject), *canary(subject), *served(subject), *demands(subject)]
+    always = [ran(subject), finite(subject), distinct(subject), *canary(subject), *served(subject), *demands(subject)]
+    return [*subject.baseline, *always]
 
 
 def _of_reference(subject: Subject) -> Verdict:
     """The reference is measured or it is not; numbers that are not finite are no evidence here, and no fault of a variant."""
-    checks = (ran(subject), finite(subject), unquantized(subject))
+    checks = (ran(subject), finite(subject), unquantized(subject), *subject.baseline)
     outcome: Outcome = "pass" if all(check.outcome == "pass" for check in checks) else "not_measured"
     because = "is the reference" if outcome == "pass" else _why(checks, outcome)
     return Verdict(
@@ -308,11 +327,11 @@ def _unchanged(check: Check) -> float:
 # ---------------------------------------------------------------------------------------------- the run
 
 
-def _outcome(verdicts: Sequence[Verdict], policy: Policy) -> tuple[Outcome, str]:
+def _outcome(verdicts: Sequence[Verdict], policy: Policy, pinned: baseline.Pinned) -> tuple[Outcome, str]:
     """A reference or control that is wrong makes the run not measured, whatever the candidates are."""
     reference = next(one for one in verdicts if one.role == "reference")
     if reference.outcome != "pass":
-        return "not_measured", f"Not measured: the reference {reference.because}"
+        return "not_measured", f"Not measured: {pinned.headline(reference)}the reference {reference.because}"
     if wrong := [one for one in verdicts if one.role in ("identity", "known_bad") and one.control_ok is not True]:
         return "not_measured", f"Not measured: {wrong[0].variant} {wrong[0].because}"
     if policy.require_controls and not any(one.role == "known_bad" for one in verdicts):

@@ -39,7 +39,7 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
-from quantgate.stages import noise, timings
+from quantgate.stages import baseline, noise, timings
 from quantgate.stages.canary import LEFT_OUT
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
@@ -100,6 +100,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         commands=context.commands,
         seconds=context.seconds,
         readings=tuple(_readings(evidence, reference)),
+        baseline=baseline.compared(evidence),
     )
 
 
@@ -132,6 +133,7 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for line in waiver_lines(context.policy, decision.verdicts, context.created_at):
         if line.state != "used" or line.waiver.variant not in passing:  # a verdict that passes has said it
             yield _sentence(line.sentence)
+    yield from baseline.sentence(baseline.compared(evidence))
     reference = next(one for one in evidence.variants if one.variant.role == "reference")
     yield from noise.sentences(evidence, reference)
     for one in (each for each in evidence.variants if each.variant.role == "identity"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quantgate.records import GoldenReference, Policy, ScoreSheet, VariantEvidence, Waiver
+from quantgate.records import Check, GoldenReference, Policy, ScoreSheet, VariantEvidence, Waiver
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +21,8 @@ class Subject:
     """Those of the policy that are for this variant and hold on the run's own date."""
     identities: tuple[VariantEvidence, ...] = ()
     """The identity controls of the run: the reference again."""
+    baseline: tuple[Check, ...] = ()
+    """Of the reference: what comparing it with the pinned one gave. Of a candidate: that it is not judged where that went wrong."""
 
     def chosen(self, golden_set: str) -> tuple[GoldenReference, ...]:
         """The golden sets that a rule means: one by name, or all for ``*``."""

@@ -8,14 +8,13 @@ is read or written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from statistics import mean
 
 import numpy as np
 
 from quantgate.records import (
     Evidence,
-    Fingerprint,
     GoldenReference,
     Night,
     ScoreSheet,
@@ -26,6 +25,7 @@ from quantgate.records import (
     TrendSeries,
     VariantEvidence,
 )
+from quantgate.stages.suspects import changed
 from quantgate.stats import drift
 from quantgate.stats.paired import loss_lower, loss_upper
 
@@ -33,6 +33,8 @@ ALPHA = 0.05
 """One-sided, of each bound of a night's loss."""
 EXACT = 0.001
 """Share of the level under which a figure without noise is taken as unchanged."""
+ENOUGH = 3
+"""Nights, tonight's among them, from which on a page shows a series."""
 LESS_IS_WORSE: frozenset[Trended] = frozenset({"freed", "ceiling", "tokens_per_s"})
 
 
@@ -49,6 +51,14 @@ def trend(model: str, nights: Sequence[Night], notes: Sequence[str]) -> Trend:
             series += _plain(one, "kl", nights, golden)
         series += [each for what in ("freed", "ceiling", "tokens_per_s") for each in _plain(one, what, nights, None)]
     return Trend(model=model, nights=tuple(one.run_id for one in nights), series=tuple(series), notes=tuple(dict.fromkeys(said)))
+
+
+def for_page(model: str, nights: Sequence[Night]) -> Trend | None:
+    """What a report looks back on: series with a point on tonight's run and on ``ENOUGH`` nights at least; None without one."""
+    found = trend(model, nights, ())
+    tonight = nights[-1].run_id
+    series = tuple(one for one in found.series if len(one.points) >= ENOUGH and one.points[-1].run_id == tonight)
+    return replace(found, series=series, notes=()) if series else None
 
 
 # ---------------------------------------------------------------------------------------------- answers
@@ -161,7 +171,8 @@ def _measured(
     if what == "ceiling":
         return (None if one.capacity is None or one.capacity.confirmed is None else float(one.capacity.confirmed)), None, None
     rates = [] if one.speed is None or one.capacity is None or not one.capacity.confirmed else one.speed.rates(one.capacity.confirmed)
-    return one.tokens_per_s_at_ceiling, min(rates, default=None), max(rates, default=None)
+    spread = (min(rates), max(rates)) if len(rates) > 1 else (None, None)  # one block says nothing of its own spread
+    return one.tokens_per_s_at_ceiling, *spread
 
 
 def _freed(one: VariantEvidence, evidence: Evidence) -> float | None:
@@ -188,27 +199,8 @@ def _change(nights: Sequence[Night], found: drift.Change, what: Trended) -> Tren
         after=found.after,
         z=found.z,
         worse=(found.after < found.before) == (what in LESS_IS_WORSE),
-        suspects=tuple(_suspects(nights[found.start - 1].evidence.fingerprint, nights[found.start].evidence.fingerprint)),
+        suspects=tuple(changed(nights[found.start - 1].evidence.fingerprint, nights[found.start].evidence.fingerprint)),
     )
-
-
-def _suspects(before: Fingerprint, after: Fingerprint) -> Iterator[str]:
-    """What is different in the first night behind the change."""
-    for field in fields(Fingerprint):
-        was, now = getattr(before, field.name), getattr(after, field.name)
-        if was == now:
-            continue
-        if field.name == "libraries":
-            names = sorted({*was, *now})
-            yield from (f"{name} {was.get(name, 'none')} -> {now.get(name, 'none')}" for name in names if was.get(name) != now.get(name))
-        elif field.name == "device":
-            yield f"device {None if was is None else was.name} -> {None if now is None else now.name}"
-        else:
-            yield f"{field.name} {_brief(was)} -> {_brief(now)}"
-
-
-def _brief(value: str | None) -> str:
-    return "not known" if value is None else value if len(value) <= 40 else value[:12]
 
 
 def level(series: TrendSeries) -> float:

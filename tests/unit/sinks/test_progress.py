@@ -57,6 +57,21 @@ def test_a_long_step_is_heard_of(tmp_path: Path) -> None:
     ]
 
 
+def test_a_job_s_log_is_terse(tmp_path: Path) -> None:
+    """Under a CI system a step that takes long gives a line each ten minutes, and one when it ends."""
+    stream = io.StringIO()
+    display = Clocked(stream, live=False, quiet=True)
+    display.start(tmp_path, ("score sums",))
+    display.step("int8", "score sums")
+    for display.seconds in (31.0, 62.0, 599.0, 601.0, 700.0):
+        display.progress(int(display.seconds), 1202, "scoring sums")
+    display.step_done(reused=False)
+    assert stream.getvalue().splitlines()[1:] == [
+        "[ 1/1] int8         scoring sums 601/1202 · 10 min 1 s left in this step",
+        "[ 1/1] int8         score sums           11 min 40 s",
+    ]
+
+
 def test_the_whole_run_is_estimated_from_what_others_took(tmp_path: Path) -> None:
     """Steps to come count what the same stage took before; a stage that nobody has done yet makes it "at least"."""
     stream = io.StringIO()
