@@ -17,6 +17,8 @@ from pathlib import PurePath
 from statistics import geometric_mean, median
 from typing import Literal, TypeAlias
 
+from quantgate.symptoms import Diagnosis
+
 Scalar: TypeAlias = str | int | float | bool | None
 Role: TypeAlias = Literal["reference", "candidate", "identity", "known_bad"]
 Outcome: TypeAlias = Literal["pass", "fail", "inconclusive", "not_measured"]
@@ -1411,6 +1413,8 @@ class Report:
     """Of variants and golden sets with more flips than are listed here; evidence.json has every item."""
     readings: tuple[ReadingRow, ...] = ()
     """Divergence and perplexity over texts; empty where the run had none."""
+    diagnosis: Diagnosis | None = None
+    """Which limit binds, and which lever fits; None where nothing was filled or timed, and in reports of earlier versions."""
 
 
 # ---------------------------------------------------------------------------------------------- two runs side by side

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
-from quantgate.render import proof
+from quantgate.render import diagnosis, proof
 from quantgate.render import quantities as q
 from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
@@ -38,6 +38,7 @@ def page(report: Report) -> str:
         *(_checks(verdict) for verdict in report.verdicts),
         *_artifacts(report),
         *_failures(report),
+        *diagnosis.markdown(report, _text),
         f"## Policy {_text(report.policy.name)}",
         *_policy(report),
         "## Evidence",
