@@ -84,7 +84,7 @@ def _advice(case: Case, lever: Lever, judged: _Judged, predicted: tuple[str, flo
         cost=f"{COSTS[lever]}; {'measured in this run: ' + '; '.join(costs) if costs else 'not measured'}",
         predicted="; ".join(forecasts) or predicted[0],
         predicted_gain=best.predicted_gain if best is not None and own else predicted[1],
-        measured="; ".join(f"{one.name}: {one.measured}" for one in tried) or "not measured",
+        measured="; ".join(f"{one.name}: {one.measured}" for one in tried) or "nothing",
         measured_gain=None if best is None else best.gain,
     )
 
@@ -183,7 +183,7 @@ def _drafting(case: Case) -> _Judged:
 def _more_room(case: Case) -> tuple[str, float | None]:
     seen = case.seen
     if seen.memory_total_bytes is None or seen.weight_bytes is None:
-        return "not predicted: memory and weights are not given", None
+        return "not possible: memory and weights are not given", None
     parts: list[str] = []
     first: float | None = None
     for share, name in _widths(seen):
@@ -195,7 +195,7 @@ def _more_room(case: Case) -> tuple[str, float | None]:
         first = ratio if first is None else first
         parts.append(f"{name} make {q.ratio(ratio)} the room for requests" if not parts else f"{name} {q.ratio(ratio)}")
     if first is None:
-        return f"not predicted: weights are in {seen.weight_bits} bits already", None
+        return f"not possible: weights are in {seen.weight_bits} bits already", None
     exponent, batch = step_growth(seen), fits(seen)
     rows = f", batch {q.count(batch)} -> {q.count(int(batch * first))}" if batch is not None else ""
     return f"{' and '.join(parts)}{rows} (arithmetic, scales left out); {_tokens(first, exponent)}", _gain(first, exponent)
@@ -223,7 +223,7 @@ def _no_waste(seen: Symptoms) -> tuple[str, float | None]:
     share = useful_share(seen)
     bound = gains.utilisation_bound(share, seen.idle_share)
     if bound is None:
-        return "not predicted: useful tokens / (rows x steps) is not known", None
+        return "not possible: useful tokens / (rows x steps) is not known", None
     parts = [] if share is None else [f"{q.percent(share)} of the row steps are useful"]
     parts += [] if seen.idle_share is None else [f"{q.percent(1 - seen.idle_share)} of the time is used"]
     return f"at most {q.ratio(bound)} tokens/s, as {' and '.join(parts)}", bound
@@ -233,9 +233,9 @@ def _drafted(seen: Symptoms) -> tuple[str, float | None]:
     acceptance, drafted, counted = _acceptance(seen)
     if acceptance is None or drafted is None:
         a, k, c = EXAMPLE
-        given, even = q.ratio(gains.speculation_ratio(a, k, c)), q.fixed(gains.break_even(k, c), 2)
-        example = f"{a} with {k} tokens at {c} of a step each would give {given} tokens/s, and {even} would break even"
-        return f"not predicted: the acceptance or the number of drafted tokens is not known; for example {example}", None
+        example = f"{a} with {k} tokens at {c} of a step each would give {q.ratio(gains.speculation_ratio(a, k, c))} tokens/s"
+        example += f", and {q.fixed(gains.break_even(k, c), 2)} would break even"
+        return f"not possible: the acceptance or the number of drafted tokens is not known; for example {example}", None
     verify = 1.0 if seen.verify_cost_ratio is None else seen.verify_cost_ratio
     tokens = gains.tokens_per_step(acceptance, drafted)
     words = f"at an acceptance of {q.fixed(acceptance, 2)}{counted} {drafted} drafted tokens make {q.fixed(tokens, 2)} tokens a step"
@@ -245,7 +245,7 @@ def _drafted(seen: Symptoms) -> tuple[str, float | None]:
         return f"{words}: at most {q.ratio(bound)} tokens/s, drafting not counted ({checked})", bound
     ratio = gains.speculation_ratio(acceptance, drafted, seen.draft_cost_ratio, verify)
     even = gains.break_even(drafted, seen.draft_cost_ratio, verify)
-    edge = "nothing breaks even" if even is None else f"{q.fixed(even, 2)} breaks even"
+    edge = "no acceptance breaks even" if even is None else f"{q.fixed(even, 2)} breaks even"
     return f"{words}: {q.ratio(ratio)} tokens/s with a draft at {q.fixed(seen.draft_cost_ratio, 2)} of a step ({checked}; {edge})", ratio
 
 

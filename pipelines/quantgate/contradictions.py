@@ -74,12 +74,14 @@ def _against_fills(seen: Symptoms) -> Iterator[Contradiction]:
         yield Contradiction(because=because, wanted="fills of both again, in fresh processes")
         return
     total, used = seen.memory_total_bytes, seen.memory_used_bytes
-    if ran_out and total is not None and used is not None and (most := used * failed / fitting) < POOL_FULL.value * total:
-        words = f"{q.decimal_bytes(used)} at batch {q.count(fitting)} make {q.decimal_bytes(round(most))} at most at batch {q.count(failed)}"
-        yield Contradiction(
-            because=f"{words}, which fits in {q.decimal_bytes(total)}, and yet memory ran out",
-            wanted="a fill of that batch again, with other processes and fragmented memory looked for",
-        )
+    if not ran_out or total is None or used is None:
+        return
+    most = used * failed / fitting  # at most: of what is in use only the requests' part grows
+    if most < POOL_FULL.value * total:
+        then = f"{q.decimal_bytes(round(most))} at most at batch {q.count(failed)}"
+        fitted = f"{q.decimal_bytes(used)} at batch {q.count(fitting)} make {then}, which fits in {q.decimal_bytes(total)}"
+        wanted = "a fill of that batch again, with other processes and fragmented memory looked for"
+        yield Contradiction(because=f"{fitted}, and yet memory ran out", wanted=wanted)
 
 
 def _between_levels(seen: Symptoms) -> Iterator[Contradiction]:

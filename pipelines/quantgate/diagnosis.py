@@ -24,6 +24,8 @@ from quantgate.symptoms import Advice, Contradiction, Diagnosis, Limit, Rule, St
 
 ORDER: tuple[Limit, ...] = ("utilisation-bound", "compute-bound", "decode-step-bound", "memory-bound")
 """Which goes first where several bind."""
+WASTES = ("row steps are wasted", "the device idles")
+"""Rules of which one is enough."""
 _VERBS = {"quantization": "quantizing", "continuous batching": "continuous batching", "speculative decoding": "speculative decoding"}
 
 
@@ -60,7 +62,7 @@ def diagnose(seen: Symptoms, trials: Sequence[Trial] = (), notes: Sequence[str] 
 
 def _found(states: Mapping[str, State]) -> dict[Limit, State]:
     """The state of each limit, from those of its rules."""
-    wasted = _any(states["row steps are wasted"], states["the device idles"])
+    wasted = _any(*(states[name] for name in WASTES))
     return {
         "memory-bound": _all(states["memory ran out"], states["compute has room"]),
         "utilisation-bound": _all(wasted, states["requests wait"]),
@@ -89,7 +91,9 @@ def _open(rules: Sequence[Rule], found: Mapping[Limit, State]) -> list[Rule]:
     """Rules that might still show a limit, those of the limit with the most shown already first."""
     undecided = [one for one in reversed(ORDER) if found[one] == "not known"]
     undecided.sort(key=lambda one: -sum(rule.state == "fired" for rule in rules if rule.limit == one))
-    return [rule for one in undecided for rule in rules if rule.limit == one and rule.state == "not known"]
+    fired = {rule.name for rule in rules if rule.state == "fired"}
+    spared = {other for one, other in (WASTES, WASTES[::-1]) if one in fired}
+    return [rule for one in undecided for rule in rules if rule.limit == one and rule.state == "not known" and rule.name not in spared]
 
 
 def _wanted(seen: Symptoms, rules: Sequence[Rule], found: Mapping[Limit, State], against: Sequence[Contradiction]) -> Iterator[str]:
@@ -123,7 +127,7 @@ def _sentence(limit: Limit, said: Mapping[str, str], states: Mapping[str, State]
             why = f"{said['memory ran out']}, while {said['compute has room']}"
             return f"We are memory-bound, not compute-bound, so quantize to free KV room before adding GPUs: {why}."
         case "utilisation-bound":
-            shown = [said[name] for name in ("row steps are wasted", "the device idles") if states[name] == "fired"]
+            shown = [said[name] for name in WASTES if states[name] == "fired"]
             why = f"{' and '.join(shown)}, while {said['requests wait']}"
             return f"We are utilisation-bound, so batch continuously before adding GPUs: {why}."
         case "decode-step-bound":

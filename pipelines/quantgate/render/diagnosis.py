@@ -23,10 +23,10 @@ def limit_line(report: Report) -> str:
 
 
 def seen(symptoms: Symptoms) -> tuple[tuple[str, str], ...]:
-    """Each known symptom: what it is, and its value with its unit."""
-    known = [(one.what.partition(" (left out")[0], value(one, getattr(symptoms, one.attribute))) for one in given(symptoms)]
+    """Each known symptom by its key, and its value with its unit."""
+    known = [(one.key.replace("_", " "), value(one, getattr(symptoms, one.attribute))) for one in given(symptoms)]
     steps = ", ".join(f"{q.milliseconds(one.step_s)} ms at batch {q.count(one.batch)}" for one in symptoms.timings)
-    return (*known, *((("decode steps that were timed", steps),) if steps else ()))
+    return (*known, *((("decode steps", steps),) if steps else ()))
 
 
 def value(field: Field, found: float) -> str:

@@ -129,8 +129,8 @@ def _quantized(
                 gain=gain,
                 measured=_measured(one, reference, gain),
                 cost="; ".join(part for part in (_quality(one, said.get(one.variant.name)), _slower(one)) if part),
-                predicted="" if room is None else _promised(room, reference, exponent),
-                predicted_gain=None if room is None or room < 1 else gains.throughput_ratio(room, exponent or 0.0),
+                predicted="" if room is None else _promised(room, one, reference, exponent),
+                predicted_gain=None if room is None else _gain(_grown(one, reference) or room, exponent),
                 alone_gain=None if one.speed is None else one.speed.ratio(1),
                 refused=one.variant.name in said and said[one.variant.name].outcome == "fail",
             )
@@ -145,13 +145,25 @@ def _room(one: VariantEvidence, reference: VariantEvidence) -> float | None:
     return gains.room_ratio(capacity.budget_bytes, capacity.fixed_bytes, capacity.fixed_bytes - freed)
 
 
-def _promised(room: float, reference: VariantEvidence, exponent: float | None) -> str:
-    batch = None if reference.capacity is None else reference.capacity.confirmed
+def _grown(one: VariantEvidence, reference: VariantEvidence) -> float | None:
+    """The batch that was confirmed over the reference's: what a prediction of its speed is compared at."""
+    now, then = (None if each.capacity is None else each.capacity.confirmed for each in (reference, one))
+    return then / now if now and then else None
+
+
+def _gain(batch_ratio: float, exponent: float | None) -> float:
+    """Tokens/s at that many times the batch: as steps have grown so far, else at most as much."""
+    return gains.throughput_ratio(batch_ratio, exponent or 0.0)
+
+
+def _promised(room: float, one: VariantEvidence, reference: VariantEvidence, exponent: float | None) -> str:
+    batch, grown = None if reference.capacity is None else reference.capacity.confirmed, _grown(one, reference)
     rows = f", batch {q.count(batch)} -> {q.count(int(batch * room))}" if batch else ""
     words = f"{q.ratio(room)} the room for requests{rows}"
     if exponent is None:
         return f"{words}, tokens/s at most as much"
-    return f"{words}, tokens/s about {q.ratio(gains.throughput_ratio(room, exponent))} if steps go on growing as the reference's"
+    there = "" if grown is None else f", {q.ratio(_gain(grown, exponent))} at the batch that was confirmed"
+    return f"{words}, tokens/s about {q.ratio(_gain(room, exponent))} if steps go on growing as the reference's{there}"
 
 
 def _measured(one: VariantEvidence, reference: VariantEvidence, gain: float | None) -> str:
