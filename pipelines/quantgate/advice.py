@@ -173,8 +173,20 @@ def _drafting(case: Case) -> _Judged:
         because = f"drafting would cost more than it saves: {q.ratio(forecast)} at this acceptance"
         return "does not fit", because, "drafting costs more than it saves"
     because = "one read of the weights checks several drafted tokens"
-    full = "; memory is full, so draft from the prompt itself and not with a second model" if case.binds("memory-bound") else ""
-    return "fits", because + full, ""
+    already = "; some are drafted already" if case.seen.drafts else ""
+    return "fits", because + already + _beside(case), ""
+
+
+def _beside(case: Case) -> str:
+    """Whether memory holds a second model; empty where it may."""
+    seen, instead = case.seen, "so draft from the prompt itself and not with a second model"
+    if case.binds("memory-bound"):
+        return f"; memory is full, {instead}"
+    if seen.drafter_bytes is None or seen.memory_total_bytes is None or seen.memory_used_bytes is None:
+        return ""
+    free = seen.memory_total_bytes - seen.memory_used_bytes
+    small = f"; {q.decimal_bytes(free)} are free and the drafter takes {q.decimal_bytes(seen.drafter_bytes)}, {instead}"
+    return small if seen.drafter_bytes > free else ""
 
 
 # ---------------------------------------------------------------------------------------------- what it would gain
@@ -186,19 +198,29 @@ def _more_room(case: Case) -> tuple[str, float | None]:
         return "not possible: memory and weights are not given", None
     parts: list[str] = []
     first: float | None = None
+    rows = ""
     for share, name in _widths(seen):
         then = round(seen.weight_bytes * share)
         ratio = gains.room_ratio(seen.memory_total_bytes, seen.weight_bytes, then)
         if ratio is None:
             left = q.decimal_bytes(max(0, seen.memory_total_bytes - then))
             return f"{name} leave {left} for requests, where nothing is left now (arithmetic)", None
-        first = ratio if first is None else first
+        if first is None:
+            first, rows = ratio, _rows(seen, ratio, then)
         parts.append(f"{name} make {q.ratio(ratio)} the room for requests" if not parts else f"{name} {q.ratio(ratio)}")
     if first is None:
         return f"not possible: weights are in {seen.weight_bits} bits already", None
-    exponent, batch = step_growth(seen), fits(seen)
-    rows = f", batch {q.count(batch)} -> {q.count(int(batch * first))}" if batch is not None else ""
+    exponent = step_growth(seen)
     return f"{' and '.join(parts)}{rows} (arithmetic, scales left out); {_tokens(first, exponent)}", _gain(first, exponent)
+
+
+def _rows(seen: Symptoms, ratio: float, weights_then_bytes: int) -> str:
+    """The batch that would fit: by what a request takes, else by the ratio of room; empty where neither is known."""
+    batch = fits(seen)
+    if seen.memory_total_bytes is not None and seen.request_bytes is not None:
+        then = (seen.memory_total_bytes - weights_then_bytes) // seen.request_bytes
+        return f", batch {q.count(batch)} -> {q.count(then)}" if batch is not None else f", {q.count(then)} requests"
+    return "" if batch is None else f", batch {q.count(batch)} -> {q.count(int(batch * ratio))}"
 
 
 def _widths(seen: Symptoms) -> list[tuple[float, str]]:

@@ -19,8 +19,8 @@ from quantgate.thresholds import (
     NEAR_FLOOR,
     PEAK_MFU,
     POOL_EMPTY,
-    POOL_FULL,
     SAME_TIME,
+    SHOULD_FIT,
     SPARE_MFU,
     SPARE_UTILISATION,
 )
@@ -77,7 +77,9 @@ def _against_fills(seen: Symptoms) -> Iterator[Contradiction]:
     if not ran_out or total is None or used is None:
         return
     most = used * failed / fitting  # at most: of what is in use only the requests' part grows
-    if most < POOL_FULL.value * total:
+    if seen.request_bytes is not None:
+        most = min(most, used + seen.request_bytes * (failed - fitting))
+    if most < SHOULD_FIT.value * total:
         then = f"{q.decimal_bytes(round(most))} at most at batch {q.count(failed)}"
         fitted = f"{q.decimal_bytes(used)} at batch {q.count(fitting)} make {then}, which fits in {q.decimal_bytes(total)}"
         wanted = "a fill of that batch again, with other processes and fragmented memory looked for"

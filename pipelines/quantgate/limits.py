@@ -239,7 +239,7 @@ def few_rows(seen: Symptoms) -> Rule:
         return rule.quiet(f"{words}, but {q.count(seen.waiting_requests)} more wait and could join")
     if seen.streams is None and seen.waiting_requests is None:
         return rule.unknown(f"{words}; whether more would come is not given", "how many requests come at once, or how many wait")
-    return rule.fired(f"{words}, {limit} or fewer, and no more wait")
+    return rule.fired(f"{words} ({limit} or fewer), and no more wait")
 
 
 def _streams(number: int) -> str:

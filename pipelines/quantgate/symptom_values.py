@@ -18,6 +18,7 @@ EXPECTED: dict[Kind, str] = {
     "count": "a whole number, 0 or more",
     "rows": "a whole number, 1 or more",
     "ratio": "a number, 0 or more, such as 0.1",
+    "cost": "a number above 0, such as 1.2",
     "flag": "yes or no",
 }
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,2}))?"
@@ -62,7 +63,7 @@ def _read(kind: Kind, written: Written | None) -> int | float | bool | None:
             share = _number(text.removesuffix("%").rstrip())
             share = share / 100 if share is not None and text.endswith("%") else share
             return share if share is not None and share <= 1 else None
-        case "ratio":
+        case "ratio" | "cost":
             return _number(text)
         case _:
             whole = int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None

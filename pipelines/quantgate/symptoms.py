@@ -16,7 +16,7 @@ from quantgate.errors import UsageError
 
 Limit: TypeAlias = Literal["memory-bound", "utilisation-bound", "decode-step-bound", "compute-bound", "abstain"]
 Lever: TypeAlias = Literal["quantization", "continuous batching", "speculative decoding"]
-Kind: TypeAlias = Literal["bytes", "rate", "share", "count", "rows", "seconds", "ratio", "flag"]
+Kind: TypeAlias = Literal["bytes", "rate", "share", "count", "rows", "seconds", "ratio", "cost", "flag"]
 State: TypeAlias = Literal["fired", "not fired", "not known"]
 Fit: TypeAlias = Literal["fits", "does not fit", "not known"]
 
@@ -112,7 +112,7 @@ FIELDS = (
     Field("acceptance", "acceptance_share", "share", "how likely a drafted token is accepted where those before it were"),
     Field("draft_tokens", "draft_tokens", "rows", "tokens drafted at a time"),
     Field("draft_cost", "draft_cost_ratio", "ratio", "one drafted token's time over a plain step's"),
-    Field("verify_cost", "verify_cost_ratio", "ratio", "a verifying step's time over a plain step's"),
+    Field("verify_cost", "verify_cost_ratio", "cost", "a verifying step's time over a plain step's"),
     Field("drafter", "drafter_bytes", "bytes", "drafter's weights and cache; left out where there is no second model"),
     Field("drafts", "drafts", "count", "steps that verified drafted tokens"),
     Field("drafted", "drafted_tokens", "count", "tokens drafted in all"),
@@ -120,6 +120,8 @@ FIELDS = (
 )  # fmt: skip
 KEY_OF = {one.attribute: one.key for one in FIELDS}
 
+LEAST_COST = 0.001
+"""Of a step that does something, over one that does something else."""
 _NOT_MORE = (
     ("memory_used_bytes", "memory_total_bytes"),
     ("useful_tokens", "row_steps"),
@@ -158,6 +160,8 @@ def _not_allowed(kind: Kind, value: object) -> str:
         return "" if 0 <= value <= 1 else "a share of one, 0 to 1"
     if kind == "ratio":
         return "" if value >= 0 else "0 or more"
+    if kind == "cost":
+        return "" if value >= LEAST_COST else f"{LEAST_COST} or more"
     return "" if value > 0 else "more than 0"
 
 

@@ -8,6 +8,7 @@ POOL_FULL = Threshold(
     "pool full", 0.90, "share", "running requests grow into the last blocks; above it an engine stops admitting or preempts"
 )
 POOL_EMPTY = Threshold("pool half empty", 0.50, "share", "below it the cache cannot be what ran out of memory")
+SHOULD_FIT = Threshold("bytes that should fit", 0.75, "share", "fragments and an engine's own buffers may take the last quarter of it")
 SPARE_UTILISATION = Threshold("utilisation that is spare", 0.60, "share", "half as many rows again would still stay at 90 %")
 PEAK_UTILISATION = Threshold("utilisation near its peak", 0.85, "share", "counters of busy units do not reach 100 % between kernels")
 SPARE_MFU = Threshold("MFU that is spare", 0.30, "share", "rows could grow by half and stay under what good kernels reach")
@@ -30,6 +31,6 @@ NEAR_BANDWIDTH = Threshold("MBU near its peak", 0.85, "share", "nothing reads mu
 SAME_TIME = Threshold("shares of one time", 0.05, "share", "two measurements of the same time may disagree by that and both be right")
 
 ALL = (
-    POOL_FULL, POOL_EMPTY, SPARE_UTILISATION, PEAK_UTILISATION, SPARE_MFU, PEAK_MFU, CHEAP_ROWS, DEAR_ROWS, WASTED_ROWS, IDLE, FEW_ROWS,
-    NEAR_FLOOR, FASTER_THAN_FLOOR, APART, NEAR_BANDWIDTH, SAME_TIME,
+    POOL_FULL, POOL_EMPTY, SHOULD_FIT, SPARE_UTILISATION, PEAK_UTILISATION, SPARE_MFU, PEAK_MFU, CHEAP_ROWS, DEAR_ROWS, WASTED_ROWS, IDLE,
+    FEW_ROWS, NEAR_FLOOR, FASTER_THAN_FLOOR, APART, NEAR_BANDWIDTH, SAME_TIME,
 )  # fmt: skip

@@ -34,6 +34,12 @@ CONTRADICTING: list[tuple[str, Symptoms, str, str]] = [
     ),
     ("a batch that fits and a smaller one that does not", replace(ROOM, batch=16, failed_batch=12), "batch 16 fits", "fresh processes"),
     ("memory that should have sufficed", replace(ROOM, memory_used_bytes=8 * GB), "16.0 GB at most at batch 16", "other processes"),
+    (
+        "requests that are small",
+        replace(ROOM, memory_used_bytes=12 * GB, request_bytes=GB // 2),
+        "12.0 GB at batch 8 make 16.0 GB at most at batch 16",
+        "other processes",
+    ),
     ("memory ran out beside an empty pool", replace(ROOM, kv_pool_used_share=0.2), "the KV pool was 20 % full", "reading the prompts"),
     (
         "out of memory without a batch, beside an empty pool",
@@ -63,6 +69,7 @@ def test_it_abstains(seen: Symptoms, because: str, wanted: str) -> None:
 CONSISTENT = [
     ROOM,
     replace(ROOM, memory_used_bytes=11 * GB),  # 22 GB at batch 16 is more than nine tenths of 24
+    replace(ROOM, memory_used_bytes=9 * GB),  # 18 GB: a quarter of the device may be fragments
     replace(ROOM, mfu_share=0.2),
     replace(ROOM, kv_pool_used_share=0.99),
     replace(ROOM, out_of_memory=False, memory_used_bytes=8 * GB),  # it failed, and not of memory

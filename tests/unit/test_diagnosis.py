@@ -258,6 +258,27 @@ def test_weights_that_are_hardly_there() -> None:
     assert "more KV caches" in lever(diagnose(replace(ROOM, weight_bytes=16 * GB, weight_bits=16)), "quantization").because
 
 
+def test_what_a_request_takes_gives_the_batch() -> None:
+    """24 GB, 16 GB of weights, 1.07 GB a request: 7 fit, and beside int8 weights 14; without a batch the number stands alone."""
+    seen = replace(ROOM, batch=7, failed_batch=8, weight_bytes=16 * GB, weight_bits=16, request_bytes=1_070_000_000)
+    assert "batch 7 -> 14 " in lever(diagnose(seen), "quantization").predicted
+    assert ", 14 requests " in lever(diagnose(replace(seen, batch=None)), "quantization").predicted
+
+
+def test_no_room_at_all() -> None:
+    """Weights that fill the device leave nothing to take a ratio of: what smaller ones would leave is said."""
+    full = replace(ROOM, failed_batch=1, batch=None, weight_bytes=30 * GB, weight_bits=16)
+    assert "8-bit weights leave 9.00 GB for requests, where nothing is left now" in lever(diagnose(full), "quantization").predicted
+
+
+def test_a_drafter_that_memory_does_not_hold() -> None:
+    """The drafter's weights and cache count: where they do not fit, draft from the prompt."""
+    tight = replace(ALONE, memory_total_bytes=24 * GB, memory_used_bytes=22 * GB, drafter_bytes=3 * GB)
+    found = lever(diagnose(tight), "speculative decoding")
+    assert found.fit == "fits" and "2.00 GB are free and the drafter takes 3.00 GB" in found.because
+    assert "free" not in lever(diagnose(replace(tight, drafter_bytes=GB)), "speculative decoding").because
+
+
 # ---------------------------------------------------------------------------------------------- the record
 
 

@@ -26,6 +26,7 @@ WRONG = {
     "count": [-1, 0.5, nan, True],
     "rows": [0, -1, 2.0, True],
     "ratio": [-0.1, nan, inf],
+    "cost": [0.0, 1e-9, -1.0, nan, inf],
     "flag": [0, 1, "yes"],
 }
 

@@ -42,7 +42,7 @@ def value(field: Field, found: float) -> str:
             return f"{q.milliseconds(found)} ms"
         case "flag":
             return "yes" if found else "no"
-        case "ratio":
+        case "ratio" | "cost":
             return q.significant(found)
         case _:
             return q.count(int(found))
@@ -84,7 +84,7 @@ def text(found: Diagnosis) -> str:
     blocks = [
         _wrapped(found.sentence, ""),
         _block("seen", [f"{what}: {figure}" for what, figure in seen(found.symptoms)] or ["nothing"]),
-        _block("rules", [f"{one.state:<9}  {one.name}: {_rule(one)}" for one in found.rules]),
+        _block("rules", [f"{one.state:<9}  {one.name}: {_rule(one)}" for one in found.rules], hang=11),
         _block("open", _open(found)),
         "\n".join(["levers", *(line for one in found.levers for line in _lever(one))]),
         _block("thresholds", [f"{one.name} {threshold(one)}: {one.why}" for one in found.thresholds]),
@@ -93,18 +93,18 @@ def text(found: Diagnosis) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _block(title: str, lines: list[str]) -> str:
-    return "\n".join([title, *(_wrapped(line, "  ") for line in lines)]) if lines else ""
+def _block(title: str, lines: list[str], hang: int = 2) -> str:
+    return "\n".join([title, *(_wrapped(line, "  ", hang) for line in lines)]) if lines else ""
 
 
 def _lever(one: Advice) -> Iterator[str]:
-    yield _wrapped(f"{one.fit:<12}  {one.lever}: {one.because}", "  ")
+    yield _wrapped(f"{one.fit:<12}  {one.lever}: {one.because}", "  ", hang=14)
     for name, words_ in _figures(one):
         yield _wrapped(f"{name}: {words_}", " " * 16)
 
 
-def _wrapped(line: str, indent: str) -> str:
-    return textwrap.fill(line, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False)
+def _wrapped(line: str, indent: str, hang: int = 2) -> str:
+    return textwrap.fill(line, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}{' ' * hang}", break_on_hyphens=False)
 
 
 # ---------------------------------------------------------------------------------------------- Markdown and the page

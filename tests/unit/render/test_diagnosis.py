@@ -41,7 +41,7 @@ def test_the_text_holds_everything() -> None:
 @pytest.mark.parametrize("field", FIELDS, ids=lambda one: one.key)
 def test_every_symptom_has_its_unit(field: object) -> None:
     """A value of each kind is written without an exponent, and never as unknown."""
-    small = {"bytes": 1, "rate": 1.0, "share": 0.001, "count": 0, "rows": 1, "seconds": 1e-6, "ratio": 0.0, "flag": False}
+    small = {"bytes": 1, "rate": 1.0, "share": 0.001, "count": 0, "rows": 1, "seconds": 1e-6, "ratio": 0.0, "cost": 1.0, "flag": False}
     text = diagnosis.value(field, small[field.kind])  # type: ignore[arg-type,attr-defined]
     assert text != "-" and "e-" not in text
 
