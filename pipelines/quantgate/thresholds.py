@@ -19,7 +19,7 @@ WASTED_ROWS = Threshold(
     "useful share of row steps", 0.70, "share", "below it the bound on the gain is over 1.4 times, more than a serving engine costs"
 )
 IDLE = Threshold("idle between batches", 0.15, "share", "more than the scheduling of a busy engine takes")
-FEW_ROWS = Threshold("few rows", 4, "rows", "some five tokens verified a row must still be far from filling the arithmetic units")
+FEW_ROWS = Threshold("few rows", 4.0, "rows", "some five tokens verified a row must still be far from filling the arithmetic units")
 NEAR_FLOOR = Threshold(
     "step over weight-read floor", 2.0, "x", "half of the step or more is then the read that drafted tokens would share"
 )
