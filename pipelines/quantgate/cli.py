@@ -41,6 +41,7 @@ EPILOG = f"""start here:
   quantgate golden add SET --from FILE --reason TEXT
                                              make the next version of a golden set, logged
   quantgate ceiling MODEL --memory 24GB      how many requests fit, by bit width and cache type; no weights needed
+  quantgate diagnose RUN                     which limit binds, which lever fits, and what it costs
   quantgate signoff RUN --decision approve ...
                                              sign the release, or its rejection, with a person's name under it
   quantgate verify FILE --key PUBLIC_KEY     check a sign-off and every byte that it was given for
@@ -51,7 +52,7 @@ EPILOG = f"""start here:
 
 READER_LEFT = 128 + signal.SIGPIPE
 """What a shell shows of a program whose reader went away (``| head``)."""
-COMMANDS = ("baseline", "golden", "ceiling", "plan", "init", "publish", "rollback", "signoff", "trend", "verify")
+COMMANDS = ("baseline", "golden", "ceiling", "plan", "diagnose", "init", "publish", "rollback", "signoff", "trend", "verify")
 """Commands with a module of their own in ``commands/``."""
 
 

@@ -21,8 +21,8 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from quantgate import durations, plugins
-from quantgate.errors import ConfigError, UnknownPlugin
+from quantgate import durations, plugins, symptom_values
+from quantgate.errors import ConfigError, UnknownPlugin, UsageError
 from quantgate.names import check_alias
 from quantgate.records import (
     MAIN,
@@ -50,6 +50,8 @@ from quantgate.records import (
 )
 from quantgate.refusals import allowed
 from quantgate.sizes import EXPECTED, size_bytes
+from quantgate.symptoms import Symptoms
+from quantgate.symptoms import refuse as refuse_symptoms
 
 SCHEMA_VERSION = 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -1273,3 +1275,24 @@ def _check_scalar(node: yaml.ScalarNode, where: tuple[str | int, ...], file: str
                 read.construct_yaml_timestamp(node)
             except ValueError as error:
                 raise ConfigError(f"{key}: there is no such day or time; found {node.value}", file=file, line=line) from error
+
+
+# ---------------------------------------------------------------------------------------------- symptoms
+
+
+def load_symptoms(path: Path) -> Symptoms:
+    """Symptoms in a YAML or JSON file, a key each as on the command line. Raises ``ConfigError`` with file and line."""
+    document = _Document.read(path)
+    found: dict[str, Any] = {}
+    for key, written in document.values.items():
+        try:
+            field = symptom_values.field_of(str(key))
+            found[field.attribute] = symptom_values.read(field, written)
+        except ValueError as error:
+            raise document.error((key,), str(error)) from None
+    seen = Symptoms(**found)
+    try:
+        refuse_symptoms(seen)
+    except UsageError as error:
+        raise document.error((str(error).partition(":")[0],), str(error)) from None
+    return seen

@@ -17,6 +17,8 @@ from pathlib import PurePath
 from statistics import geometric_mean, median
 from typing import Literal, TypeAlias
 
+from quantgate.symptoms import Diagnosis
+
 Scalar: TypeAlias = str | int | float | bool | None
 Role: TypeAlias = Literal["reference", "candidate", "identity", "known_bad"]
 Outcome: TypeAlias = Literal["pass", "fail", "inconclusive", "not_measured"]
@@ -1713,6 +1715,8 @@ class Report:
     """Divergence and perplexity over texts; empty where the run had none."""
     baseline: BaselineReport | None = None
     """None where the run was asked for without one."""
+    diagnosis: Diagnosis | None = None
+    """Which limit binds, and which lever fits; None where nothing was filled or timed, and in reports of earlier versions."""
 
 
 # ---------------------------------------------------------------------------------------------- two runs side by side

@@ -25,7 +25,7 @@ from quantgate.records import (
     Trend,
     Verdict,
 )
-from quantgate.render import baseline, distance, figures, flips, proof, speed, trend
+from quantgate.render import baseline, diagnosis, distance, figures, flips, proof, speed, trend
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -49,7 +49,7 @@ from quantgate.render.terminal import VariantLine, loss_header, promotion_line, 
 def page(report: Report, looked_back: Trend | None = None) -> str:
     """Render the whole page as HTML text, with the nights before where there are some."""
     nights = trend.section(looked_back)
-    measured = [_variants(report), _quality(report), _memory(report), _speed(report)]
+    measured = [_variants(report), _quality(report), _memory(report), _speed(report), diagnosis.section(report)]
     sections = [_head(report, bool(nights)), *measured, nights, _evidence(report)]
     title = f"{report.model}: {q.outcome_word(report.outcome)} - quantgate"
     scripts = flips.policy_source() if report.flips else "'none'"
@@ -100,7 +100,7 @@ def _head(report: Report, nights: bool) -> _Html:
         if report.sentences
         else "",
         _definitions(facts),
-        _contents(nights),
+        _contents(report, nights),
     )
 
 
@@ -117,8 +117,9 @@ def _promotion(report: Report) -> _Html:
     return _el("p", promotion_line(report), _el("small", where), class_=kind)
 
 
-def _contents(nights: bool) -> _Html:
-    names = ("variants", "quality", "memory", "speed", *(["nights"] if nights else []), "evidence")
+def _contents(report: Report, nights: bool) -> _Html:
+    limit, before = (("diagnosis",) if report.diagnosis else ()), (("nights",) if nights else ())
+    names = ("variants", "quality", "memory", "speed", *limit, *before, "evidence")
     return _el("nav", *(_el("a", name.capitalize(), href=f"#{name}") for name in names), aria_label="Contents")
 
 

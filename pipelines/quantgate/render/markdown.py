@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
-from quantgate.render import proof, speed
+from quantgate.render import diagnosis, proof, speed
 from quantgate.render import quantities as q
 from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
@@ -35,6 +35,7 @@ def page(report: Report) -> str:
         *_artifacts(report),
         *_speed(report),
         *_failures(report),
+        *diagnosis.markdown(report, _text),
         f"## Policy {_text(report.policy.name)}",
         *_policy(report),
         "## Evidence",

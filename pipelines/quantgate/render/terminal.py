@@ -27,7 +27,7 @@ from quantgate.records import (
     Role,
     Verdict,
 )
-from quantgate.render import proof, speed
+from quantgate.render import diagnosis, proof, speed
 from quantgate.render import quantities as q
 
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCONCLUSIVE": "33", "NOT MEASURED": "35", "CONTROL WRONG": "1;31"}
@@ -168,7 +168,7 @@ def verdict_table(report: Report, *, width: int | None = None, colour: bool = Fa
     """
     lines = variant_lines(report)
     table = _table(report, lines, width, colour)
-    said = [promotion_line(report), *report.sentences]
+    said = [promotion_line(report), *report.sentences, plain(diagnosis.limit_line(report))]
     sentences = [_wrapped(sentence, width or _TEXT_WIDTH) for sentence in said if sentence]
     blocks = [_wrapped(subtitle(report), width or 10**6), table, "\n".join(sentences), _where(report, folder)]
     return "\n\n".join(block for block in blocks if block) + "\n"

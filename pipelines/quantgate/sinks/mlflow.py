@@ -55,7 +55,7 @@ PARAMS_PER_BATCH = 100
 METRICS_PER_BATCH = 1000
 LONGEST_PARAM = 250
 _PAGE_FILES = ("report.html", "report.md", "report.json", "junit.xml")
-_OPTIONAL_TAGS = ("verdict", "control_ok", "freed_simulated", "quantgate.changed_params")
+_OPTIONAL_TAGS = ("verdict", "control_ok", "freed_simulated", "limit", "quantgate.changed_params")
 
 
 class RunWriter:

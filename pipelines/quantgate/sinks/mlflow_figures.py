@@ -230,6 +230,7 @@ def run_tags(report: Report, folder: Path | None) -> dict[str, str]:
         "outcome": report.outcome,
         "verdict": report.outcome,
         "exit_code": str(report.exit_code),
+        **({"limit": report.diagnosis.limit} if report.diagnosis else {}),
         "mlflow.note.content": _note(summary(report), *report.sentences),
     }
 

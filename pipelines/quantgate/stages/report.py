@@ -41,6 +41,7 @@ from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
 from quantgate.stages import baseline, noise, timings
 from quantgate.stages.canary import LEFT_OUT
+from quantgate.stages.diagnose import examine
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import Meaning, meaning, paired_items
@@ -101,6 +102,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         seconds=context.seconds,
         readings=tuple(_readings(evidence, reference)),
         baseline=baseline.compared(evidence),
+        diagnosis=examine(evidence, decision.verdicts),
     )
 
 
