@@ -55,7 +55,10 @@ PARTS_OF_ADAPTERS = {
     "signers/envelope",
 }
 """Modules beside the adapters that are none themselves."""
-LINKS = ("https://keepachangelog.com/", "https://semver.org/")
+LINKS = (
+    "https://keepachangelog.com/", "https://semver.org/", "http://HOST:5000", "postgresql://USER@HOST/", "sqlite:///shared/", "s3://bucket/",
+)  # fmt: skip
+"""Addresses that explain a convention; those in capitals and of buckets are of nobody."""
 
 
 def text(name: str) -> str:
