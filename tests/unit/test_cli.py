@@ -101,7 +101,7 @@ def raising(error: BaseException) -> Callable[[Any], int]:
         (MemoryError(), 4),
         (OSError(errno.ENOSPC, "wrong"), 4),
         (KeyboardInterrupt(), 130),
-        (BrokenPipeError(), 4),
+        (BrokenPipeError(), 141),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )

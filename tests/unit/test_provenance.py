@@ -110,6 +110,7 @@ def test_no_source_of_evidence_is_forgotten() -> None:
         "quantgate.plugins",
         "quantgate.rundir",
         "quantgate.files",
+        "quantgate.refusals",
     }
     left = {one for one in needed - free if not any(one == name or one.startswith(f"{name}.") for name in covered)}
     assert left == set()
