@@ -85,7 +85,8 @@ def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...
         for stage in ("load", *(["capacity"] * _is_filled(one)), *(canaries * _is_filled(one)), *scored)
     ]
     timed = ["time" for one in config.variants if _is_timed(one) and one.role != "reference"]
-    return ("quantize",) * len(config.variants) + (*each, *timed)
+    levers = ["batching"] * len(config.levers.batching.variants if config.levers.batching else ())
+    return ("quantize",) * len(config.variants) + (*each, *timed, *levers)
 
 
 def _is_filled(variant: Variant) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import admission, gathering, golden, judging, plugins, preflight, provenance, rundir, runs, texts
+from quantgate import admission, gathering, golden, judging, plugins, preflight, provenance, rundir, runs, texts, workloads
 from quantgate.config import UNCORRECTED, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
@@ -24,6 +24,7 @@ from quantgate.measuring import Run, measure_all, planned
 from quantgate.ports import Display, Registry, Sink
 from quantgate.records import (
     UNDATED,
+    BatchingRun,
     DeviceInfo,
     Evidence,
     Fingerprint,
@@ -35,6 +36,7 @@ from quantgate.records import (
     RunInfo,
     VariantEvidence,
 )
+from quantgate.serving import measure_batching
 from quantgate.stages import gate, promote, report
 from quantgate.stages.plan import names_fault
 from quantgate.stages.report import Context
@@ -59,6 +61,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     admission.check(goldens, config, allow_underpowered=options.allow_underpowered)
     preflight.check_settings(config.variants, str(config.path))
     config = replace(config, variants=preflight.prepared(config.variants, goldens, config.cache))
+    config = replace(config, levers=replace(config.levers, batching=workloads.prepared(config.levers.batching, str(config.path))))
     read = None if config.divergence is None else texts.load(config.divergence)
     fingerprint = _fingerprint(config)
     folder, info = _run_folder(config, options)
@@ -79,7 +82,8 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
         display.start(folder, planned(config, goldens))
         try:
             measure_all(work)
-            finished = _finish(work, options, started_s)
+            batching = measure_batching(work)
+            finished = _finish(work, options, started_s, batching)
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if interrupted:
@@ -159,11 +163,12 @@ def _store_inputs(folder: Path, info: RunInfo, config: RunConfig, goldens: tuple
 # ---------------------------------------------------------------------------------------------- judging and publishing
 
 
-def _finish(work: Run, options: Options, started_s: float) -> Report:
+def _finish(work: Run, options: Options, started_s: float, batching: tuple[BatchingRun, ...] = ()) -> Report:
     evidence = Evidence(
         variants=tuple(_placed(work, work.evidence[one.name]) for one in work.config.variants if one.name in work.evidence),
         golden_sets=tuple(golden.reference_of(one) for one in work.goldens),
         fingerprint=replace(work.fingerprint, device=_device_of(work)),
+        batching=rundir.rounded(batching) if work.config.provenance == "fixed" else batching,
     )
     rundir.put(work.folder / "evidence.json", kind="evidence", key=work.info.run_id, record=evidence)
     seconds = 0.0 if work.config.provenance == "fixed" else work.display.now_s() - started_s
