@@ -568,7 +568,7 @@ class ScoreSheet:
 
 ArrivalKind: TypeAlias = Literal["at_once", "poisson", "given"]
 BatchingMode: TypeAlias = Literal["alone", "static", "continuous"]
-"""``alone``: each request by itself. ``static``: batches that run until their longest row ends. ``continuous``: rows come and go each step."""
+"""``alone``: each request by itself. ``static``: batches that run until their longest row ends. ``continuous``: rows come and go."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

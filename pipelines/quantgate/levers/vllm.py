@@ -101,7 +101,7 @@ class VllmStream:
         return tuple(int(one) for one in found[seen:])
 
     def counters(self) -> Counters:
-        """Steps of ours, preemptions by vLLM's own count; what it computes again it does not count, and without preemptions it is nothing."""
+        """Steps of ours, preemptions by vLLM's own count. It does not count what it computes again; without preemptions that is nothing."""
         values = [int(one.value) for one in self._engine.get_metrics() if one.name == PREEMPTIONS]
         preemptions = sum(values) if values else None
         return Counters(steps=self._steps, preemptions=preemptions, recomputed_tokens=0 if preemptions == 0 else None)

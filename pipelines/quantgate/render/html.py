@@ -25,7 +25,7 @@ from quantgate.records import (
     SpeedRow,
     Verdict,
 )
-from quantgate.render import distance, figures, flips, proof
+from quantgate.render import batching, distance, figures, flips, proof
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -48,7 +48,8 @@ from quantgate.render.terminal import VariantLine, loss_header, promotion_line, 
 
 def page(report: Report) -> str:
     """Render the whole page as HTML text."""
-    sections = [_head(report), _variants(report), _quality(report), _memory(report), _speed(report), _evidence(report)]
+    sections = [_head(report), _variants(report), _quality(report), _memory(report), _speed(report)]
+    sections += [batching.html(report), _evidence(report)]
     title = f"{report.model}: {q.outcome_word(report.outcome)} - quantgate"
     scripts = flips.policy_source() if report.flips else "'none'"
     head = _el(
@@ -98,7 +99,7 @@ def _head(report: Report) -> _Html:
         if report.sentences
         else "",
         _definitions(facts),
-        _contents(),
+        _contents(report),
     )
 
 
@@ -115,8 +116,8 @@ def _promotion(report: Report) -> _Html:
     return _el("p", promotion_line(report), _el("small", where), class_=kind)
 
 
-def _contents() -> _Html:
-    names = ("variants", "quality", "memory", "speed", "evidence")
+def _contents(report: Report) -> _Html:
+    names = ("variants", "quality", "memory", "speed", *(("batching",) if report.batching else ()), "evidence")
     return _el("nav", *(_el("a", name.capitalize(), href=f"#{name}") for name in names), aria_label="Contents")
 
 

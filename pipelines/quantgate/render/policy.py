@@ -108,8 +108,16 @@ def rule_words(rule: CheckRule) -> str:
             return f"its likeliest token is the reference's at {low} of the positions at least, on {where(rule)}"
         case "output_length":
             return f"it writes {low} to {high} the tokens of the reference on {where(rule)}"
+        case "batching_utilisation_gain":
+            return f"its utilisation under continuous batching is at least {low} that of static batches, with {_engines(rule)}"
+        case "batching_itl_p99_ratio":
+            return f"its 99th percentile of the time between tokens is at most {high} that of static batches, with {_engines(rule)}"
         case _:
             return f"{rule.kind}, which is not known here"
+
+
+def _engines(rule: CheckRule) -> str:
+    return "every engine that the run tries" if rule.engine is None else rule.engine
 
 
 def where(rule: CheckRule) -> str:

@@ -168,10 +168,12 @@ def _in_batches(
             batch = [one for one in waiting[: job.rows] if one.arrived_s <= now_s] or waiting[:1]
             waiting = waiting[len(batch) :]
             done += batch
+            if job.mode == "alone":
+                batch[0].arrived_s = now_s  # alone, it waits for nobody
             under_way = {one.request.request_id: one for one in batch}
             for served in _timed(run([one.request for one in batch]), under_way, clock, job):
                 steps += bool(served.ids)
-                progress(len(done) - len(batch) + sum(len(one.ids) >= one.request.max_new_tokens for one in batch), len(job.requests), job.mode)
+                progress(sum(len(one.ids) >= one.request.max_new_tokens for one in done), len(job.requests), job.mode)
     except _Overtime:
         return _run(job, serving, [*done, *waiting], steps=steps, why_not=_overtime(job))
     return _run(job, serving, done, steps=steps)

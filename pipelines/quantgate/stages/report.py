@@ -40,7 +40,7 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
-from quantgate.stages import noise
+from quantgate.stages import batching_figures, noise
 from quantgate.stages.canary import LEFT_OUT
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
@@ -100,6 +100,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         commands=context.commands,
         seconds=context.seconds,
         readings=tuple(_readings(evidence, reference)),
+        batching=batching_figures.rows_of(evidence.batching),
     )
 
 
@@ -136,6 +137,7 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for one in evidence.variants:
         yield from _early_stops(one)
         yield from _cold_starts(one)
+    yield from batching_figures.sentences(batching_figures.rows_of(evidence.batching))
 
 
 def _early_stops(one: VariantEvidence) -> Iterator[str]:
