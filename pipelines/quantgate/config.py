@@ -242,8 +242,16 @@ class _BatchingEngine(_Section):
         return {"name": found} if isinstance(found, str) else found
 
 
-class _Poisson(_Section):
-    poisson: Annotated[float, Field(gt=0)]
+class _Arrivals(_Section):
+    """``at_once``, ``given`` (each request has its time), or ``poisson: 2.0``, so many a second."""
+
+    kind: Literal["at_once", "given"] = "at_once"
+    poisson: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, found: Any) -> Any:
+        return {"kind": found} if isinstance(found, str) else found
 
 
 class _Batching(_Section):
@@ -253,7 +261,7 @@ class _Batching(_Section):
     drawn: _Drawn | None = None
     rows: Count = 4
     engines: Annotated[list[_BatchingEngine], Field(min_length=1)] = [_BatchingEngine(name="transformers")]
-    arrivals: Annotated[list[Literal["at_once", "given"] | _Poisson], Field(min_length=1)] = ["at_once"]
+    arrivals: Annotated[list[_Arrivals], Field(min_length=1)] = [_Arrivals()]
     variants: Annotated[list[Name], Field(min_length=1)] | None = None
     seed: Annotated[int, Field(ge=0)] = 0
     repeats: Annotated[int, Field(ge=1, le=100)] = 1
@@ -669,8 +677,8 @@ def _batching(raw: _Batching, run: _Run, base: Path) -> BatchingConfig:
     )
 
 
-def _arrivals(raw: Literal["at_once", "given"] | _Poisson) -> Arrivals:
-    return Arrivals(kind="poisson", rate_per_s=raw.poisson) if isinstance(raw, _Poisson) else Arrivals(kind=raw)
+def _arrivals(raw: _Arrivals) -> Arrivals:
+    return Arrivals(kind=raw.kind) if raw.poisson is None else Arrivals(kind="poisson", rate_per_s=raw.poisson)
 
 
 def _drawn(raw: _Drawn) -> DrawnRequests:

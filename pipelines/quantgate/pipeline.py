@@ -74,6 +74,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     preflight.check_settings(config.variants, str(config.path))
     config = replace(config, variants=preflight.prepared(config.variants, goldens, config.cache))
     config = replace(config, levers=replace(config.levers, batching=workloads.prepared(config.levers.batching, str(config.path))))
+    preflight.check_requests(config.levers.batching, config.model, str(config.path))
     read = None if config.divergence is None else texts.load(config.divergence)
     fingerprint = _fingerprint(config)
     folder, info = _run_folder(config, options)

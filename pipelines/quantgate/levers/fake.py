@@ -20,7 +20,8 @@ from quantgate.quantizers.fake import SCRIPT, fault_of
 from quantgate.records import Artifact, Counters, Request, Served, Serving, ServingSettings
 
 BLOCK_TOKENS = 16
-STRAY_ID = SERVED_ID + 1
+STRAY_ID = ord("?") + 2
+"""What the fake model itself would say next: far from a tie with what it serves."""
 
 
 class FakeBatcher:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import tiny
@@ -35,7 +33,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 
 def test_requests_are_served_whole_and_as_they_are_alone(artifact: Artifact) -> None:
-    """Five requests through two rows: exact lengths, never more rows than there are, ids of each as alone, fewer steps than in static batches."""
+    """Five requests through two rows: exact lengths, the ids of each as alone, and no more steps than in static batches."""
     cpu, asked = CpuDevice(DeviceConfig(threads=1)), {"rows": ROWS, "requests": _requests()}
     with TransformersEngine().open(artifact, EngineSettings(threads=1), cpu) as session:
         alone = batching.in_batches(session, cpu, job(LENGTHS, mode="alone", **{**asked, "rows": 1}), quiet)

@@ -116,7 +116,7 @@ def test_both_ways_are_given_the_same_means(batcher: Any) -> None:
 
 
 def test_steps_give_new_ids_only(batcher: Any) -> None:
-    """vLLM repeats all ids of a request in each answer; each is handed on once, and counters are told."""
+    """VLLM repeats all ids of a request in each answer; each is handed on once, and counters are told."""
     with batcher.open(ARTIFACT, SETTINGS, device()) as stream:
         stream.submit(request(0, 2))
         stream.submit(request(1, 3))

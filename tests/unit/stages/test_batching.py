@@ -34,7 +34,7 @@ def test_static_batches_run_until_their_longest_ends() -> None:
 
 
 def test_continuous_rows_are_filled_as_they_end() -> None:
-    """The same requests through 4 rows that are refilled take 11 steps: utilisation rises from 0.47 to 0.82, and nobody waits for 10 steps."""
+    """Through 4 rows that are refilled the same requests take 11 steps: utilisation rises from 0.47 to 0.82, and nobody waits 10 steps."""
     clock = device()
     found = batching.served(stream(clock, rows=4), clock, job(LENGTHS, rows=4, mode="continuous"), quiet)
     assert [one.produced_tokens for one in found.requests] == list(LENGTHS)
@@ -198,7 +198,8 @@ def test_ids_are_compared_with_those_of_each_request_alone() -> None:
     alone = run("alone")
     strayed = replace(run().requests[1], ids=(7, 9, 7))
     session = Weighing()
-    found = batching.compared(session, [request(0, 2), request(1, 3)], alone, replace(run(), requests=(run().requests[0], strayed), compared=False))
+    served = run(requests=(run().requests[0], strayed), compared=False)
+    found = batching.compared(session, [request(0, 2), request(1, 3)], alone, served)
     assert found.compared
     (one,) = found.differences
     assert (one.request_id, one.token, one.margin_nats) == ("r2", 2, 0.5)

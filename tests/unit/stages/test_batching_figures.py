@@ -79,7 +79,8 @@ def test_unknown_steps_leave_utilisation_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wall_s", "word"), [(1.5, "2.00x, a gain"), (3.05, "0.98x, no difference to speak of"), (9.0, "0.33x, a loss: do not switch it on here")]
+    ("wall_s", "word"),
+    [(1.5, "2.00x, a gain"), (3.05, "0.98x, no difference to speak of"), (9.0, "0.33x, a loss: do not switch it on here")],
 )
 def test_gain_or_loss_is_said_plainly(wall_s: float, word: str) -> None:
     """A loss is called one."""
