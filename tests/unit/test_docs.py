@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipelines" / "quantgate"
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
-    "docs/judging-files.md", "docs/signing.md",
+    "docs/judging-files.md", "docs/signing.md", "docs/levers.md",
 )  # fmt: skip
-ADAPTERS = ("quantizers", "engines", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render")
+ADAPTERS = ("quantizers", "engines", "levers", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render")
 PARTS_OF_ADAPTERS = {
     "quantizers/folder",
     "quantizers/settings",
