@@ -25,7 +25,9 @@ DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
     "docs/judging-files.md", "docs/signing.md", "docs/levers.md",
 )  # fmt: skip
-ADAPTERS = ("quantizers", "engines", "levers", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render")
+ADAPTERS = (
+    "quantizers", "engines", "levers", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render",
+)  # fmt: skip
 PARTS_OF_ADAPTERS = {
     "quantizers/folder",
     "quantizers/settings",

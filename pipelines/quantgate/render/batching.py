@@ -69,7 +69,7 @@ def shown_rows(rows: Sequence[BatchingRow], variant: str, arrivals: str) -> list
 def caption(rows: Sequence[BatchingRow], variant: str, arrivals: str) -> str:
     """What a table is of."""
     served = next((row for row in rows if row.mode != "alone" and row.why_not is None), rows[-1])
-    asked = f"{q.count(served.requests)} requests {arrivals}, {q.count(served.useful_tokens)} tokens asked for"
+    asked = f"{q.count(served.requests)} requests, {arrivals}, {q.count(served.useful_tokens)} tokens asked for"
     repeats = "" if served.repeats == 1 else f"; medians over {served.repeats} runs"
     return f"{variant}: {asked}; useful tokens/s end to end, prefill and waiting included{repeats}"
 
@@ -130,19 +130,26 @@ def schedule_figure(rows: Sequence[BatchingRow], *, ident: str = "schedule") -> 
     canvas.patterns()
     end_s = max(bar.held_s for row in drawn for bar in row.schedule)
     scale = Scale((0.0, end_s), (_LEFT, _RIGHT))
-    y = canvas.top + 8.0
-    for row in drawn:
-        y = _way(canvas, scale, row, y)
+    top = canvas.top + 8.0
+    bottom = top + sum(map(_height, drawn))
     for mark in ticks(0.0, end_s, 6):
-        canvas.line((scale(mark), canvas.top + 4), (scale(mark), y), stroke=RULE)
-        canvas.note(scale(mark), y + 16, q.significant(mark, 2), anchor="middle")
-    canvas.note((_LEFT + _RIGHT) / 2, y + 34, "seconds from the start; solid: served, hatched: held by a finished request", anchor="middle")
-    return canvas.svg(y + 44)
+        canvas.line((scale(mark), top - 4), (scale(mark), bottom), stroke=RULE)
+        canvas.note(scale(mark), bottom + 16, q.significant(mark, 2), anchor="middle")
+    for row in drawn:
+        _way(canvas, scale, row, top)
+        top += _height(row)
+    said = "seconds from the start; solid: served, hatched: held by a finished request"
+    canvas.note((_LEFT + _RIGHT) / 2, bottom + 34, said, anchor="middle")
+    return canvas.svg(bottom + 44)
 
 
-def _way(canvas: Canvas, scale: Scale, row: BatchingRow, top: float) -> float:
-    """One way with its lanes; where the next one begins."""
-    lanes = 1 + max(bar.row for bar in row.schedule)
+def _height(row: BatchingRow) -> float:
+    """Of one way: its lanes, two lines of words at least."""
+    return max((1 + max(bar.row for bar in row.schedule)) * _LANE, 34.0) + 12
+
+
+def _way(canvas: Canvas, scale: Scale, row: BatchingRow, top: float) -> None:
+    """One way with its lanes."""
     canvas.text(8, top + 12, row.engine, size=12, weight=600)
     canvas.note(8, top + 27, _WORDS[row.mode])
     for bar in row.schedule:
@@ -151,7 +158,6 @@ def _way(canvas: Canvas, scale: Scale, row: BatchingRow, top: float) -> float:
         canvas.add("rect", x=start, y=y, width=max(1.0, end - start - 1), height=_BAR, fill=MUTED, stroke=INK, stroke_width=0.6)
         if held > end:
             canvas.add("rect", x=end, y=y, width=held - end, height=_BAR, fill=canvas.ref("hatch"), stroke=INK, stroke_width=0.6)
-    return top + max(lanes * _LANE, 34.0) + 12
 
 
 def schedule_finding(rows: Sequence[BatchingRow]) -> str:
