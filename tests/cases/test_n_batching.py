@@ -6,8 +6,8 @@ import pytest
 
 from quantgate.records import Request
 from quantgate.stages import batching
-from serving import generation, job, stream
 from sessions import Scripted, device, quiet
+from streams import generation, job, stream
 
 FORTY = {"kv_tokens": 100, "block_tokens": 10}
 """A cache of 100 tokens in blocks of 10."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chain import CONTROL, REFERENCE, Chain, candidate, junit_is_green, policy, report_of, verdicts_of
+from quantgate import serving
+from quantgate.config import load_run
+from quantgate.workloads import prepared
 
+ROOT = Path(__file__).parents[2]
 DRAWN = {"count": 8, "prompt_tokens": 6, "output_tokens": {"lognormal": {"median": 12, "sigma": 0.9, "most": 40}}}
 
 
@@ -41,8 +46,7 @@ def test_one_run_holds_static_and_continuous_side_by_side(chain: Chain) -> None:
     assert continuous["utilisation"] == pytest.approx(continuous["useful_tokens"] / (3 * continuous["steps"]))
     assert continuous["utilisation_gain"] == pytest.approx(continuous["utilisation"] / static["utilisation"])
     assert continuous["differing"] == 0
-    evidence = json.loads((chain.last / "evidence.json").read_text())
-    runs = evidence["record"]["batching"] if "record" in evidence else next(iter(_found(evidence, "batching")))
+    runs = json.loads((chain.last / "evidence.json").read_text())["body"]["batching"]
     assert all(len(one["ids"]) == one["requested_tokens"] == len(one["token_s"]) for run in runs for one in run["requests"])
     said = f"continuous batching with fake, all at once, gives {continuous['useful_tokens_per_s']:.0f}"[:55]
     assert said in " ".join(done.out.split())
@@ -50,20 +54,34 @@ def test_one_run_holds_static_and_continuous_side_by_side(chain: Chain) -> None:
     assert "## Continuous batching" in markdown
     assert f"{continuous['speed_ratio']:.2f}x" in markdown
     html = (chain.last / "report.html").read_text()
-    assert '<section id="batching"' in html or 'id="batching"' in html
+    assert 'id="batching"' in html
     assert "Which row held which request" in html
 
 
-def _found(values: Any, key: str) -> Any:
-    """Every value of a key, wherever it stands."""
-    if isinstance(values, dict):
-        for name, value in values.items():
-            if name == key:
-                yield value
-            yield from _found(value, key)
-    elif isinstance(values, list):
-        for value in values:
-            yield from _found(value, key)
+def test_a_resumed_run_serves_nothing_again(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the run folder holds of the lever is used as it is; nothing of it is taken from another run."""
+    assert chain.run(levers=levers()).code == 0
+    first = rows(chain)
+
+    def served(*_: object) -> None:
+        raise AssertionError("served again")
+
+    monkeypatch.setattr(serving, "_made", served)
+    done = chain.cli("run", chain.root / "run.yaml", "--resume", chain.last)
+    assert done.code == 0, done.err
+    assert rows(chain) == first
+    another = chain.run(levers=levers())
+    assert another.code == 4
+    assert "served again" in another.err
+
+
+def test_the_config_that_comes_with_it_is_whole() -> None:
+    """Its requests are there and of unequal lengths, and every engine is known."""
+    config = load_run(ROOT / "configs" / "levers.yaml")
+    found = prepared(config.levers.batching, "levers.yaml")
+    assert found is not None
+    assert len({one.output_tokens for one in found.requests}) > len(found.requests) / 2
+    assert [one.name for one in found.engines] == ["transformers", "vllm"]
 
 
 def test_the_same_run_twice_gives_the_same_figures(chain: Chain) -> None:

@@ -11,8 +11,8 @@ from quantgate.errors import EngineError
 from quantgate.levers.continuous_batching import TransformersBatcher
 from quantgate.records import Artifact, DeviceConfig, EngineSettings, Request, ServingSettings
 from quantgate.stages import batching
-from serving import job
 from sessions import quiet
+from streams import job
 
 LENGTHS = (2, 9, 4, 6, 3)
 ROWS = 2

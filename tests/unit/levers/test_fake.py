@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from quantgate.errors import EngineError
-from serving import request, stream
 from sessions import device
+from streams import request, stream
 
 
 def test_a_request_that_no_cache_holds_is_an_error() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from quantgate.errors import EngineError, OutOfMemory
 from quantgate.records import Artifact, ServingSettings
-from serving import request
 from sessions import device
+from streams import request
 
 SETTINGS = ServingSettings(rows=2, context_tokens=40, prompt_tokens=8, suppressed_ids=(2, 3), threads=1)
 ARTIFACT = Artifact(variant="float32", path="/model", format="safetensors", stored_bytes=1, sha256="a")

@@ -11,7 +11,7 @@ from quantgate.records import Report
 from quantgate.render import batching, html, markdown
 from quantgate.sinks.mlflow_figures import figures_of
 from quantgate.stages.batching_figures import rows_of
-from serving import difference, run
+from streams import difference, run
 
 
 def report(**lost: Any) -> Report:

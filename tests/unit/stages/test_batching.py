@@ -13,8 +13,8 @@ from quantgate.devices.fake import FakeDevice
 from quantgate.errors import ConfigError
 from quantgate.records import Arrivals, AskedRequest, BatchingConfig, BatchingEngine, DeviceConfig, Request, Step
 from quantgate.stages import batching
-from serving import generation, job, request, run, stream
 from sessions import EOS, Scripted, device, quiet
+from streams import generation, job, request, run, stream
 
 LENGTHS = (2, 10, 3, 4, 9, 1, 2, 5)
 

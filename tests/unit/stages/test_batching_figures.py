@@ -9,7 +9,7 @@ import pytest
 
 from quantgate.records import Arrivals, BatchingRun
 from quantgate.stages import batching_figures as figures
-from serving import difference, run
+from streams import difference, run
 
 FAST = ((0.5, 1.0), (0.5, 1.0, 1.5))
 
