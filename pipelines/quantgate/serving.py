@@ -34,6 +34,7 @@ from quantgate.stages.batching import Job
 from quantgate.workloads import arrival_s
 
 T = TypeVar("T")
+LEFT_BEHIND = "not run: an earlier run of this engine was ended, and what was left of it would run on beside this one"
 NO_FORWARD = "not run: its weights are rounded and kept in float, and such a variant is never timed"
 
 
@@ -180,11 +181,18 @@ class _Serving:
         _say(self._work, self._variant, f"{engine}: {why}")
 
     def _one(self, way: _Way, arrivals: Arrivals, repeat: int) -> BatchingRun:
-        """One run, or why there is none. An engine that failed is not asked again: its thread or its memory may be gone."""
+        """One run, or why there is none.
+
+        An engine that failed is not asked again: its thread or its memory may be gone. Neither is one whose run was ended: what was left
+        of it would run on beside the next.
+        """
         why = None if way.own else self._lost.get(way.engine)
         if why is None:
             try:
-                return self._serve(way, arrivals, repeat)
+                found = self._serve(way, arrivals, repeat)
+                if found.why_not is not None and not way.own:
+                    self._lost[way.engine] = LEFT_BEHIND
+                return found
             except (MeasureError, UsageError) as error:
                 why = f"not run to its end: {error}"
                 if not way.own:

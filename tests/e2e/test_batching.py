@@ -153,6 +153,16 @@ def test_a_text_longer_than_the_context_is_not_run_and_named(chain: Chain) -> No
     assert all("request r1 of the batching workload has" in row["why_not"] for row in rows(chain))
 
 
+def test_an_engine_whose_run_was_ended_is_not_asked_again(chain: Chain) -> None:
+    """What the cap left unfinished would run on beside the next run; our own static batches leave nothing behind and are tried again."""
+    done = chain.run(levers=levers(arrivals=["at_once", {"poisson": 1000.0}], time_cap=0.05))
+    assert done.code == 0, done.err
+    reasons = {(row["mode"], row["arrivals"]): row["why_not"] for row in rows(chain)}
+    assert "was ended after the time cap of 0.05 s" in reasons["static", "Poisson, 1000 a second"]
+    assert "was ended after the time cap of 0.05 s" in reasons["continuous", "all at once"]
+    assert reasons["continuous", "Poisson, 1000 a second"].startswith("not run: an earlier run of this engine was ended")
+
+
 def test_a_simulated_variant_is_not_served(chain: Chain) -> None:
     """Its weights are rounded and kept in float: what it is served in says nothing of its speed."""
     assert chain.run(levers=levers(variants=["int2"])).code == 0
