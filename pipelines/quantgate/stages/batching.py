@@ -175,7 +175,8 @@ def _in_batches(
                 steps += bool(served.ids)
                 progress(sum(len(one.ids) >= one.request.max_new_tokens for one in done), len(job.requests), job.mode)
     except _Overtime:
-        return _run(job, serving, [*done, *waiting], steps=steps, why_not=_overtime(job))
+        unfinished = bool(waiting) or any(len(one.ids) < one.request.max_new_tokens for one in done)
+        return _run(job, serving, [*done, *waiting], steps=steps, why_not=_overtime(job) if unfinished else None)
     return _run(job, serving, done, steps=steps)
 
 

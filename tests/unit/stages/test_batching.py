@@ -104,6 +104,15 @@ def test_a_run_past_its_time_cap_is_ended_and_says_so(mode: Any) -> None:
     assert (found.useful_tokens_per_s, found.utilisation) == (None, None)
 
 
+@pytest.mark.parametrize("mode", ["static", "continuous"])
+def test_a_cap_that_is_passed_with_the_last_token_ends_nothing(mode: Any) -> None:
+    """All was served: the run is whole."""
+    clock = device()
+    found = batching.served(stream(clock, rows=2), clock, job((3, 3), rows=2, mode=mode, time_cap_s=3.1), quiet)
+    assert found.whole
+    assert (found.wall_s or 0.0) > 3.1
+
+
 def test_rows_that_end_early_are_counted_by_their_ids() -> None:
     """A batch that stops at 2 tokens leaves a run that is not whole and has no figures."""
     clock = device()
