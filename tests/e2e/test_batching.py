@@ -144,6 +144,17 @@ def test_a_policy_may_ask_for_a_gain_and_limit_its_tail(chain: Chain) -> None:
     assert chain.run(levers=levers(variants=["int8"])).code == 1
 
 
+def test_a_check_of_one_engine_can_be_waived(chain: Chain) -> None:
+    """By its name, for one variant; without an engine the check has no name beforehand and the waiver is refused."""
+    waiver = {"check": "lever/batching_utilisation_gain/fake", "variant": "int8", "owner": "me", "reason": "why", "expires": "2999-01-01"}
+    chain.policy(checks=checked(minimum=9.0, engine="fake"), waivers=[waiver])
+    assert chain.run(levers=levers(variants=["int8"])).code == 0
+    chain.policy(checks=checked(minimum=9.0), waivers=[waiver])
+    refused = chain.run(levers=levers(variants=["int8"]))
+    assert refused.code == 2
+    assert "the policy has no required check 'lever/batching_utilisation_gain/fake'" in refused.err
+
+
 def test_a_text_longer_than_the_context_is_not_run_and_named(chain: Chain) -> None:
     """Its length is known once the tokenizer is there: no figures, and the request by name."""
     line = json.dumps({"prompt": "long " * 900, "output_tokens": 10})
