@@ -27,7 +27,10 @@ from quantgate.names import check_alias
 from quantgate.records import (
     MAIN,
     NEVER_WAIVED,
+    Arrivals,
     BaselineLimits,
+    BatchingConfig,
+    BatchingEngine,
     BatchPlan,
     Better,
     Calibration,
@@ -36,7 +39,10 @@ from quantgate.records import (
     DatasetSource,
     DeviceConfig,
     DivergenceConfig,
+    DrawnRequests,
     HarnessSource,
+    Lengths,
+    Levers,
     ModelSource,
     Policy,
     Role,
@@ -85,6 +91,8 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
     "kl_p999": ("maximum",),
     "rms_probability_change": ("maximum",),
     "top1_agreement": ("minimum",),
+    "batching_utilisation_gain": ("minimum",),
+    "batching_itl_p99_ratio": ("maximum",),
 }
 """What each kind of check must give, and nothing else of these."""
 FOR_QUALITY = ("slice", "scale", "better")
@@ -131,6 +139,7 @@ class RunConfig:
     workload: Workload
     batch_plan: BatchPlan
     divergence: DivergenceConfig | None
+    levers: Levers
     out: Path
     cache: Path
     sinks: tuple[str, ...]
@@ -257,6 +266,70 @@ class _Divergence(_Section):
     disk_limit: str | int | float = "8GB"
 
 
+class _Lognormal(_Section):
+    median: Annotated[float, Field(ge=1)]
+    sigma: Annotated[float, Field(gt=0)]
+    least: Count = 1
+    most: Count
+
+
+class _Lengths(_Section):
+    """``uniform: [least, most]`` or ``lognormal: {median, sigma, most}``."""
+
+    uniform: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
+    lognormal: _Lognormal | None = None
+
+
+class _Drawn(_Section):
+    count: Count
+    prompt_tokens: Count | _Lengths
+    output_tokens: Count | _Lengths
+
+
+class _BatchingEngine(_Section):
+    """``vllm`` is short for ``{name: vllm}``: what serves, in this environment or in that of ``python``."""
+
+    name: str
+    python: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, found: Any) -> Any:
+        return {"name": found} if isinstance(found, str) else found
+
+
+class _Arrivals(_Section):
+    """``at_once``, ``given`` (each request has its time), or ``poisson: 2.0``, so many a second."""
+
+    kind: Literal["at_once", "given"] = "at_once"
+    poisson: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, found: Any) -> Any:
+        return {"kind": found} if isinstance(found, str) else found
+
+
+class _Batching(_Section):
+    """Static batches against continuous batching, on the same requests: of a file, or drawn."""
+
+    requests: Name | None = None
+    drawn: _Drawn | None = None
+    rows: Count = 4
+    engines: Annotated[list[_BatchingEngine], Field(min_length=1)] = [_BatchingEngine(name="transformers")]
+    arrivals: Annotated[list[_Arrivals], Field(min_length=1)] = [_Arrivals()]
+    variants: Annotated[list[Name], Field(min_length=1)] | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
+    repeats: Annotated[int, Field(ge=1, le=100)] = 1
+    time_cap: Annotated[float, Field(gt=0)] = 600.0
+
+
+class _Levers(_Section):
+    """What is tried besides quantization."""
+
+    batching: _Batching | None = None
+
+
 class _MLflow(_Section):
     tracking_uri: str | None = None
     experiment: Annotated[str, Field(min_length=1)] = "quantgate"
@@ -342,6 +415,7 @@ class _Run(_Section):
     scoring: _Scoring = _Scoring()
     calibration: _Calibration | None = None
     divergence: _Divergence | None = None
+    levers: _Levers = _Levers()
     out: str = "../reports"
     cache: str | None = None
     sinks: list[str] = ["folder", "junit", "mlflow", "console"]
@@ -374,6 +448,7 @@ class _Check(_Section):
             "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "kl_p999",
             "rms_probability_change", "top1_agreement",
             "perplexity_ratio", "min_speed_ratio", "max_ttft_ratio", "max_itl_p99_ratio",
+            "batching_utilisation_gain", "batching_itl_p99_ratio",
         ],
         _said("What is asked. Only quality and perplexity_ratio can let a variant pass; the others can block one."),
     ]  # fmt: skip
@@ -403,6 +478,7 @@ class _Check(_Section):
     workload: Annotated[
         Annotated[str, Field(pattern=NAME)] | None, _said("speed: name of one of the run's workloads; left out: its own workload.")
     ] = None
+    engine: Annotated[Name | None, _said("batching_*: the engine that it is for; left out: every engine of the run.")] = None
 
 
 class _Waiver(_Section):
@@ -496,6 +572,7 @@ def load_run(path: Path) -> RunConfig:
     _check_golden_sets(raw, document)
     _check_texts(raw, document, base)
     _check_baseline(raw, document)
+    _check_batching(raw, document)
     policy_path = _resolve(base, raw.policy)
     policy = load_policy(policy_path)
     _check_chances(raw, policy, policy_path)
@@ -516,6 +593,7 @@ def load_run(path: Path) -> RunConfig:
         timing=_timing(raw.timing, document),
         batch_plan=BatchPlan(**raw.scoring.model_dump()),
         divergence=None if raw.divergence is None else _divergence(raw.divergence, base, document),
+        levers=Levers(batching=None if raw.levers.batching is None else _batching(raw.levers.batching, raw, base)),
         out=_resolve(base, raw.out),
         cache=_cache(raw.cache, base),
         sinks=tuple(raw.sinks),
@@ -710,6 +788,41 @@ def _divergence(raw: _Divergence, base: Path, document: _Document) -> Divergence
     )
 
 
+def _batching(raw: _Batching, run: _Run, base: Path) -> BatchingConfig:
+    reference = next(one.name for one in run.variants if one.role == "reference")
+    return BatchingConfig(
+        path=None if raw.requests is None else str(_resolve(base, raw.requests)),
+        drawn=None if raw.drawn is None else _drawn(raw.drawn),
+        rows=raw.rows,
+        engines=tuple(
+            BatchingEngine(name=one.name, interpreter=None if one.python is None else str(_interpreter(base, one.python)))
+            for one in raw.engines
+        ),
+        arrivals=tuple(_arrivals(one) for one in raw.arrivals),
+        variants=tuple(raw.variants or (reference,)),
+        seed=raw.seed,
+        repeats=raw.repeats,
+        time_cap_s=raw.time_cap,
+    )
+
+
+def _arrivals(raw: _Arrivals) -> Arrivals:
+    return Arrivals(kind=raw.kind) if raw.poisson is None else Arrivals(kind="poisson", rate_per_s=raw.poisson)
+
+
+def _drawn(raw: _Drawn) -> DrawnRequests:
+    return DrawnRequests(count=raw.count, prompt=_lengths(raw.prompt_tokens), output=_lengths(raw.output_tokens))
+
+
+def _lengths(raw: int | _Lengths) -> Lengths:
+    if isinstance(raw, int):
+        return Lengths(kind="fixed", least=raw, most=raw)
+    if raw.lognormal is not None:
+        return Lengths(kind="lognormal", **raw.lognormal.model_dump())
+    least, most = raw.uniform or (1, 1)  # _check_batching has seen to it that there is one of the two
+    return Lengths(kind="uniform", least=least, most=most)
+
+
 def _size_bytes(value: str | int | float, document: _Document, where: tuple[str | int, ...]) -> int:
     """``600MiB`` -> bytes. A number without unit is bytes; 0 is no budget."""
     try:
@@ -877,6 +990,38 @@ def _check_baseline(raw: _Run, document: _Document) -> None:
         if one.max_flips is not None and one.max_flips > 1:
             what = f"max_flips: a share is at most 1; found {one.max_flips:g}"
             raise document.error(("baseline", "limits", name, "max_flips"), what)
+def _check_batching(raw: _Run, document: _Document) -> None:
+    """Requests of one source, lengths in order, each engine and pattern once, variants that the run has."""
+    found, where = raw.levers.batching, ("levers", "batching")
+    if found is None:
+        return
+    if (found.requests is None) == (found.drawn is None):
+        what = "the requests come from one of 'requests', a file, and 'drawn', lengths from a distribution"
+        raise document.error(where, f"{what}; found {'neither' if found.requests is None else 'both'}")
+    for key in ("prompt_tokens", "output_tokens"):
+        lengths = None if found.drawn is None else getattr(found.drawn, key)
+        if isinstance(lengths, _Lengths):
+            _check_lengths(lengths, document, (*where, "drawn", key))
+    for key, names in (("engines", [one.name for one in found.engines]), ("variants", found.variants or [])):
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise document.error((*where, key, index), f"'{name}' stands twice")
+    arrivals = [_arrivals(one) for one in found.arrivals]
+    for index, one in enumerate(arrivals):
+        if one in arrivals[:index]:
+            raise document.error((*where, "arrivals", index), f"'{one.label}' stands twice")
+    known = [variant.name for variant in raw.variants]
+    for index, name in enumerate(found.variants or []):
+        if name not in known:
+            raise document.error((*where, "variants", index), f"the run has no variant '{name}': {_nearest(name, known)}")
+
+
+def _check_lengths(lengths: _Lengths, document: _Document, where: tuple[str | int, ...]) -> None:
+    if (lengths.uniform is None) == (lengths.lognormal is None):
+        raise document.error(where, "lengths are a number, 'uniform' or 'lognormal'")
+    least, most = (lengths.lognormal.least, lengths.lognormal.most) if lengths.lognormal else lengths.uniform or (1, 1)
+    if least > most:
+        raise document.error(where, f"the shortest length {least} lies above the longest {most}")
 
 
 def _check_names(raw: _Run, document: _Document) -> None:
@@ -889,6 +1034,8 @@ def _check_names(raw: _Run, document: _Document) -> None:
     ]
     asked += [(("variants", i, "quantizer"), "quantizer", one.quantizer) for i, one in enumerate(raw.variants)]
     asked += [(("sinks", i), "sink", one) for i, one in enumerate(raw.sinks)]
+    batching = raw.levers.batching
+    asked += [(("levers", "batching", "engines", i), "batcher", one.name) for i, one in enumerate(batching.engines if batching else [])]
     for where, seam, name in asked:
         try:
             plugins.check(seam, name)
@@ -1023,6 +1170,8 @@ def _check_limits(check: _Check, document: _Document, index: int) -> None:
         if check.kind != "quality" and getattr(check, key) is not None:
             raise document.error(("checks", index, key), f"'{key}' is for checks of kind quality; found {check.kind}")
     _check_speed(check, document, index)
+    if check.engine is not None and not check.kind.startswith("batching_"):
+        raise document.error(("checks", index, "engine"), f"'engine' is for checks of batching; found {check.kind}")
     if check.kind not in TESTED and check.minimum_items is not None:
         raise document.error(("checks", index, "minimum_items"), f"'minimum_items' is for checks of kind quality; found {check.kind}")
     if check.margin is not None and check.margin >= 1 and check.scale is None:

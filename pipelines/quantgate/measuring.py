@@ -95,7 +95,8 @@ def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...
         for one in config.variants
         for stage in ("load", *(["capacity"] * _is_filled(one)), *(canaries * _is_filled(one)), *scored)
     ]
-    return ("quantize",) * len(config.variants) + (*each, *["time"] * len(_timed(config)))
+    levers = ["batching"] * len(config.levers.batching.variants if config.levers.batching else ())
+    return ("quantize",) * len(config.variants) + (*each, *["time"] * len(_timed(config)), *levers)
 
 
 def _is_filled(variant: Variant) -> bool:

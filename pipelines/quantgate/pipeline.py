@@ -30,6 +30,7 @@ from quantgate import (
     runs,
     stores,
     texts,
+    workloads,
 )
 from quantgate.config import UNCORRECTED, ContinuousIntegration, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
@@ -39,6 +40,7 @@ from quantgate.ports import Display, Sink
 from quantgate.records import (
     UNDATED,
     BaselineEvidence,
+    BatchingRun,
     DeviceInfo,
     Evidence,
     Fingerprint,
@@ -52,6 +54,7 @@ from quantgate.records import (
     Trend,
     VariantEvidence,
 )
+from quantgate.serving import measure_batching
 from quantgate.stages import baseline, choosing, gate, promote, report, trend
 from quantgate.stages.plan import names_fault
 from quantgate.stages.report import Context
@@ -77,6 +80,8 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     admission.check(goldens, config, allow_underpowered=options.allow_underpowered)
     preflight.check_settings(config.variants, str(config.path))
     config = replace(config, variants=preflight.prepared(config.variants, goldens, config.cache))
+    config = replace(config, levers=replace(config.levers, batching=workloads.prepared(config.levers.batching, str(config.path))))
+    preflight.check_requests(config.levers.batching, config.model, str(config.path))
     read = None if config.divergence is None else texts.load(config.divergence)
     fingerprint = _fingerprint(config)
     folder, info = _run_folder(config, options)
@@ -100,7 +105,8 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
         try:
             with _watched(work):
                 measure_all(work)
-            finished = _finish(work, options, started_s, pinned)
+                batching = measure_batching(work)
+            finished = _finish(work, options, started_s, (pinned, batching))
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if interrupted:
@@ -215,12 +221,17 @@ def _foresee(work: Run, pinned: BaselineEvidence | None) -> None:
 # ---------------------------------------------------------------------------------------------- judging and publishing
 
 
-def _finish(work: Run, options: Options, started_s: float, pinned: BaselineEvidence | None) -> Report:
+def _finish(
+    work: Run, options: Options, started_s: float, beside: tuple[BaselineEvidence | None, tuple[BatchingRun, ...]]
+) -> Report:
+    """Judge, promote and publish; ``beside`` is what belongs to the run and to no variant."""
+    pinned, batching = beside
     evidence = Evidence(
         variants=tuple(_placed(work, work.evidence[one.name]) for one in work.config.variants if one.name in work.evidence),
         golden_sets=tuple(golden.reference_of(one) for one in work.goldens),
         fingerprint=replace(work.fingerprint, device=_device_of(work)),
         baseline=pinned,
+        batching=rundir.rounded(batching) if work.config.provenance == "fixed" else batching,
     )
     rundir.put(work.folder / "evidence.json", kind="evidence", key=work.info.run_id, record=evidence)
     seconds = 0.0 if work.config.provenance == "fixed" else work.display.now_s() - started_s

@@ -27,6 +27,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "transformers": "quantgate.engines.transformers:TransformersEngine",
         "fake": "quantgate.engines.fake:FakeEngine",
     },
+    "batcher": {
+        "transformers": "quantgate.levers.continuous_batching:TransformersBatcher",
+        "vllm": "quantgate.levers.vllm:VllmBatcher",
+        "fake": "quantgate.levers.fake:FakeBatcher",
+    },
     "device": {
         "cpu": "quantgate.devices.cpu:CpuDevice",
         "cuda": "quantgate.devices.cuda:CudaDevice",
@@ -78,6 +83,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
 EXTRAS = {
     "lm_eval": "'quantgate[lm-eval]'",
     **dict.fromkeys(("jsonschema", "rouge_score", "sacrebleu"), "'quantgate[metrics]'"),
+    "vllm": "'quantgate[vllm]'",
     **dict.fromkeys(("securesystemslib", "in_toto_attestation"), "'quantgate[signing]'"),
 }
 """Library -> what to install, where that is not the library's own name."""

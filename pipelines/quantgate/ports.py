@@ -12,6 +12,7 @@ from quantgate.golden_keys import ItemKeys
 from quantgate.records import (
     Artifact,
     ChoiceLogProbs,
+    Counters,
     DeviceConfig,
     DeviceInfo,
     EngineSettings,
@@ -28,6 +29,9 @@ from quantgate.records import (
     Report,
     Request,
     Results,
+    Served,
+    Serving,
+    ServingSettings,
     Step,
     Variant,
 )
@@ -87,6 +91,9 @@ class Device(Protocol):
     def now_s(self) -> float:
         """The one clock that everything on this device is timed with, in seconds."""
 
+    def wait(self, seconds: float) -> None:
+        """Let so much time pass on that clock, for a request that has not arrived yet."""
+
     def live_bytes(self) -> int:
         """Bytes in use by this process's model now, comparable with ``PeakMemory``."""
 
@@ -143,6 +150,26 @@ class Engine(Protocol):
     """Opens artifacts."""
 
     def open(self, artifact: Artifact, settings: EngineSettings, device: Device) -> AbstractContextManager[Session]: ...
+
+
+class Stream(Protocol):
+    """A loaded variant that serves: requests come at any time, and rows come and go at every step. Greedy decoding."""
+
+    serving: Serving
+
+    def submit(self, request: Request) -> None:
+        """Hand a request over; it runs when a row is free. Its length is ``max_new_tokens``, ends of sequence are never chosen."""
+
+    def step(self) -> Served:
+        """Wait for the next ids. Called only while a submitted request has not ended. Raises ``EngineError`` where serving failed."""
+
+    def counters(self) -> Counters: ...
+
+
+class Batcher(Protocol):
+    """Opens artifacts for serving with continuous batching, in a process of its own."""
+
+    def open(self, artifact: Artifact, settings: ServingSettings, device: Device) -> AbstractContextManager[Stream]: ...
 
 
 class Metric(Protocol):
@@ -298,6 +325,7 @@ class Signer(Protocol):
 
 __all__ = [
     "Answers",
+    "Batcher",
     "Device",
     "Display",
     "Engine",
@@ -313,6 +341,7 @@ __all__ = [
     "Signer",
     "Sink",
     "Source",
+    "Stream",
     "TaskSource",
     "Tokenizer",
     "Worker",

@@ -1,4 +1,4 @@
-"""Before a run: every variant's settings are read, and every calibration set, so that nothing is found wrong after hours.
+"""Before a run: every variant's settings are read, every calibration set and every request, so that nothing is found wrong after hours.
 
 A set is digested, and refused where one of its texts shares words with a golden item: what a variant has learned from cannot test it.
 """
@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from quantgate import calibration, files, plugins
-from quantgate.errors import ConfigError
+from quantgate import calibration, files, modelconfig, plugins
+from quantgate.errors import ConfigError, MissingModel
 from quantgate.hygiene.overlap import overlap
-from quantgate.records import Calibration, GoldenSet, Variant
+from quantgate.records import BatchingConfig, Calibration, GoldenSet, ModelSource, Variant
+from quantgate.shapes import shape_of_config
+from quantgate.workloads import request_id
 
 SHOWN = 3
 
@@ -28,6 +30,21 @@ def check_settings(variants: tuple[Variant, ...], file: str) -> None:
         except ConfigError as error:
             place = "" if error.what.startswith("variant ") else f"variant '{variant.name}': "
             raise ConfigError(f"{place}{error.what}", file=file) from error
+
+
+def check_requests(batching: BatchingConfig | None, model: ModelSource, file: str) -> None:
+    """Refuse a request whose stated lengths alone exceed the model's context, where its files tell; texts are counted when loaded."""
+    if batching is None:
+        return
+    try:
+        longest = shape_of_config(modelconfig.describe_source(model).config).context_tokens
+    except (ConfigError, MissingModel):
+        return
+    for index, one in enumerate(batching.requests):
+        needs = (one.prompt_tokens or 1) + one.output_tokens
+        if longest is not None and needs > longest:
+            what = f"request {request_id(index)} of levers.batching needs {needs} tokens or more, and the model holds {longest}"
+            raise ConfigError(f"{what}; shorten or leave it out", file=file)
 
 
 def prepared(variants: tuple[Variant, ...], goldens: tuple[GoldenSet, ...], cache: Path) -> tuple[Variant, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import pairwise
 from math import exp, fsum, isfinite
 from pathlib import PurePath
 from statistics import geometric_mean, median
@@ -581,6 +582,192 @@ class ScoreSheet:
     def output_tokens(self) -> int:
         """Generated tokens over all items."""
         return sum(item.evidence.output_tokens for item in self.items)
+
+
+# ---------------------------------------------------------------------------------------------- a lever: continuous batching
+
+ArrivalKind: TypeAlias = Literal["at_once", "poisson", "given"]
+BatchingMode: TypeAlias = Literal["alone", "static", "continuous"]
+"""``alone``: each request by itself. ``static``: batches that run until their longest row ends. ``continuous``: rows come and go."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskedRequest:
+    """One request of the lever's workload; the prompt is a text or, where only its length matters, a number of tokens."""
+
+    output_tokens: int
+    prompt: str | None = None
+    prompt_tokens: int | None = None
+    arrives_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lengths:
+    """A distribution of lengths in tokens. ``lognormal``: median and sigma of the logarithm; ``uniform``: from ``least`` to ``most``."""
+
+    kind: Literal["fixed", "lognormal", "uniform"]
+    least: int
+    most: int
+    median: float | None = None
+    sigma: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrawnRequests:
+    """A workload that is drawn: how many requests, and how long their prompts and outputs are."""
+
+    count: int
+    prompt: Lengths
+    output: Lengths
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arrivals:
+    """When the requests come: all at the start, by a Poisson process of so many a second, or as the workload says."""
+
+    kind: ArrivalKind = "at_once"
+    rate_per_s: float | None = None
+
+    @property
+    def label(self) -> str:
+        """As reports print it."""
+        if self.kind == "poisson":
+            return f"Poisson, {self.rate_per_s:g} a second"
+        return {"at_once": "all at once", "given": "as the workload says"}[self.kind]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchingEngine:
+    """What serves continuously, and the Python that has its library; None: the one that runs quantgate."""
+
+    name: str
+    interpreter: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchingConfig:
+    """Static batches against continuous batching, on the same requests."""
+
+    path: str | None
+    """File of requests; None where they are drawn."""
+    drawn: DrawnRequests | None
+    rows: int
+    engines: tuple[BatchingEngine, ...]
+    arrivals: tuple[Arrivals, ...]
+    variants: tuple[str, ...]
+    seed: int = 0
+    """Gives what is drawn: lengths, arrivals, and the ids of prompts that are given by length."""
+    repeats: int = 1
+    time_cap_s: float = 600.0
+    """Of one run of one engine; a run that takes longer is ended and counts as not measured."""
+    requests: tuple[AskedRequest, ...] = ()
+    """As read or drawn; empty until they were."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Levers:
+    """What a run tries besides quantization; None: not tried."""
+
+    batching: BatchingConfig | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServedRequest:
+    """One request as it was served. Times are seconds from the start of its run, read by the caller behind the device's barrier."""
+
+    request_id: str
+    prompt_tokens: int
+    requested_tokens: int
+    arrived_s: float
+    started_s: float | None
+    """When the step began that gave its first token; None where it gave none."""
+    ids: tuple[int, ...]
+    token_s: tuple[float, ...]
+    """When each id had come."""
+
+    @property
+    def produced_tokens(self) -> int:
+        """Counted from ids."""
+        return len(self.ids)
+
+    @property
+    def whole(self) -> bool:
+        """It got the tokens that it asked for, neither fewer nor more."""
+        return self.produced_tokens == self.requested_tokens
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From its arrival to its first token: waiting and prefill included."""
+        return self.token_s[0] - self.arrived_s if self.token_s else None
+
+    @property
+    def itl_s(self) -> tuple[float, ...]:
+        """Seconds between one token and the next; empty for one token."""
+        return tuple(after - before for before, after in pairwise(self.token_s))
+
+    @property
+    def queued_s(self) -> float | None:
+        """From its arrival to the start of the step that gave its first token."""
+        return None if self.started_s is None else max(0.0, self.started_s - self.arrived_s)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FirstDifference:
+    """The first id of a request that is not the one that it gets alone."""
+
+    request_id: str
+    token: int
+    """From 1."""
+    margin_nats: float | None
+    """By how much alone preferred its own id there; next to nothing is a tie that rounding decides. None: not known."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchingRun:
+    """One engine serving one workload in one way, once. Without ``why_not`` every request was served to its end."""
+
+    variant: str
+    engine: str
+    mode: BatchingMode
+    arrivals: Arrivals
+    rows: int
+    """How many requests may run at once."""
+    requests: tuple[ServedRequest, ...] = ()
+    steps: int | None = None
+    """Forwards of the model; None where the engine does not tell."""
+    wall_s: float | None = None
+    """From the start to the last token."""
+    preemptions: int | None = None
+    """Times that a running request had to give up its cache; None where the engine does not tell."""
+    recomputed_tokens: int | None = None
+    repeat: int = 0
+    dtype: str = ""
+    library: str = ""
+    """What served, with its version."""
+    differences: tuple[FirstDifference, ...] = ()
+    compared: bool = False
+    """Its ids were compared with those of each request alone."""
+    why_not: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Every request got exactly the tokens that it asked for."""
+        return self.why_not is None and bool(self.requests) and all(one.whole for one in self.requests)
+
+    @property
+    def useful_tokens(self) -> int:
+        """Tokens that somebody asked for, each counted once, whatever was computed again."""
+        return sum(min(one.produced_tokens, one.requested_tokens) for one in self.requests)
+
+    @property
+    def useful_tokens_per_s(self) -> float | None:
+        """End to end, prefill and waiting included; None unless the run is whole."""
+        return self.useful_tokens / self.wall_s if self.whole and self.wall_s else None
+
+    @property
+    def utilisation(self) -> float | None:
+        """Useful tokens / (rows x steps): the share of the places in all forwards that gave a token; None unless the run is whole."""
+        return self.useful_tokens / (self.rows * self.steps) if self.whole and self.steps else None
 
 
 # ---------------------------------------------------------------------------------------------- what is measured
@@ -1209,6 +1396,8 @@ class Evidence:
     schema_version: int = 1
     baseline: BaselineEvidence | None = None
     """The pinned reference that today's is compared with first; None where the run was asked for without one."""
+    batching: tuple[BatchingRun, ...] = ()
+    """Static against continuous batching; empty where the run did not try it."""
 
 
 # ---------------------------------------------------------------------------------------------- policy and verdict
@@ -1247,7 +1436,8 @@ class CheckRule:
     """One demand of a policy.
 
     ``kind``: quality, perplexity_ratio, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99, kl_p999,
-    rms_probability_change, top1_agreement, min_speed_ratio, max_ttft_ratio or max_itl_p99_ratio.
+    rms_probability_change, top1_agreement, min_speed_ratio, max_ttft_ratio, max_itl_p99_ratio, batching_utilisation_gain or
+    batching_itl_p99_ratio.
     """
 
     kind: str
@@ -1269,6 +1459,8 @@ class CheckRule:
     """speed: the batch at which both are timed, or each one's own confirmed ceiling."""
     workload: str = MAIN
     """speed: at which lengths."""
+    engine: str | None = None
+    """batching_*: the engine that it is for; None: every engine of the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1620,6 +1812,69 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Tail:
+    """Percentiles of a time, in seconds, by nearest rank: each is a time that was measured."""
+
+    n: int
+    p50_s: float
+    p90_s: float
+    p99_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduleBar:
+    """One request in the schedule of a run: the row that held it, when it began and ended, and until when its row was held."""
+
+    row: int
+    request_id: str
+    started_s: float
+    ended_s: float
+    held_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchingRow:
+    """One engine serving in one way under one pattern of arrivals: medians over repeats, tails over all of them."""
+
+    variant: str
+    engine: str
+    mode: BatchingMode
+    arrivals: str
+    rows: int
+    requests: int
+    repeats: int
+    dtype: str
+    library: str
+    useful_tokens: int | None
+    useful_tokens_per_s: float | None
+    utilisation: float | None
+    steps: int | None
+    wall_s: float | None
+    ttft: Tail | None
+    itl: Tail | None
+    queued: Tail | None
+    preemptions: int | None
+    recomputed_tokens: int | None
+    differing: int | None
+    """Requests with another id than alone, in any repeat; None where nothing was compared."""
+    first_difference: FirstDifference | None
+    """Of the one that alone was surest of its own id."""
+    ties_only: bool
+    """Every difference lies where alone hardly preferred its own id."""
+    why_not: str | None
+    speed_ratio: float | None = None
+    """Useful tokens/s over those of the run's static batches: the baseline, which the first static row is."""
+    own_speed_ratio: float | None = None
+    """continuous: over the same engine's static batches."""
+    utilisation_gain: float | None = None
+    """continuous: over the same engine's static batches."""
+    itl_p99_ratio: float | None = None
+    """continuous: over the same engine's static batches."""
+    schedule: tuple[ScheduleBar, ...] = ()
+    """Of the first repeat."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Promotion:
     """What was promoted, or why nothing was."""
 
@@ -1717,6 +1972,8 @@ class Report:
     """None where the run was asked for without one."""
     diagnosis: Diagnosis | None = None
     """Which limit binds, and which lever fits; None where nothing was filled or timed, and in reports of earlier versions."""
+    batching: tuple[BatchingRow, ...] = ()
+    """Static against continuous batching; empty where the run did not try it."""
 
 
 # ---------------------------------------------------------------------------------------------- two runs side by side
@@ -1977,6 +2234,55 @@ class Request:
     max_new_tokens: int
     min_new_tokens: int = 0
     stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """What a step of a serving engine gave: the new ids of each request, several where the engine gave several at once."""
+
+    ids: Mapping[str, tuple[int, ...]]
+    ended: tuple[str, ...] = ()
+    """Requests that will get no more, whatever they asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServingSettings:
+    """How an engine is opened that serves continuously."""
+
+    rows: int
+    """Requests that may run at once."""
+    context_tokens: int
+    """Longest prompt with its output."""
+    prompt_tokens: int
+    """Longest prompt: the engine must take ``rows`` of them in one step."""
+    suppressed_ids: tuple[int, ...] = ()
+    """Ids that are never chosen: the ends of sequence, so that lengths are those asked for."""
+    threads: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedBatching:
+    """The lever's workload as ids, and how engines are opened for it."""
+
+    requests: tuple[Request, ...]
+    settings: ServingSettings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Serving:
+    """An engine that serves, as opened."""
+
+    dtype: str
+    library: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counters:
+    """What an engine has counted since it was opened; None where it does not tell."""
+
+    steps: int | None = None
+    preemptions: int | None = None
+    recomputed_tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

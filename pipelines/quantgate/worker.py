@@ -26,9 +26,11 @@ from quantgate import fitting, golden, plugins, rundir, texts
 from quantgate.divergence import stored_row
 from quantgate.errors import NumericallyInvalid, QuantgateError
 from quantgate.files import file_digest
-from quantgate.ports import Device, QuantizePlan, Session
+from quantgate.ports import Device, QuantizePlan, Session, Stream
 from quantgate.records import (
     Artifact,
+    BatchingConfig,
+    BatchingRun,
     BatchPlan,
     CanaryReading,
     Capacity,
@@ -40,13 +42,17 @@ from quantgate.records import (
     KLStatistics,
     ModelSource,
     Opened,
+    PreparedBatching,
+    Request,
     ScoreSheet,
+    Serving,
+    ServingSettings,
     TextReading,
     Timed,
     Variant,
     Workload,
 )
-from quantgate.stages import answer, capacity, diverge, measure, quantize, read, score
+from quantgate.stages import answer, batching, capacity, diverge, measure, quantize, read, score
 
 PROGRESS_EVERY_S = 0.2
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -60,6 +66,7 @@ class Desk:
     stack: ExitStack = field(default_factory=ExitStack)
     device: Device | None = None
     session: Session | None = None
+    stream: Stream | None = None
     base_bytes: int = 0
     last_progress_s: float = 0.0
 
@@ -307,6 +314,40 @@ def _time(desk: Desk, request: dict[str, Any]) -> Timed:
     return measure.time_batch(session, device, job, desk.progress)
 
 
+def _batching_prepare(desk: Desk, request: dict[str, Any]) -> PreparedBatching:
+    session, _ = desk.opened()
+    config: BatchingConfig = _record(request, "config", BatchingConfig)
+    requests = batching.requests_of(session, config)
+    return PreparedBatching(requests=requests, settings=batching.settings_of(session, requests, config.rows, request["threads"]))
+
+
+def _batching_static(desk: Desk, request: dict[str, Any]) -> BatchingRun:
+    session, device = desk.opened()
+    return batching.in_batches(session, device, _record(request, "job", batching.Job), desk.progress)
+
+
+def _batching_compare(desk: Desk, request: dict[str, Any]) -> BatchingRun:
+    session, _ = desk.opened()
+    requests = _record(request, "requests", tuple[Request, ...])
+    alone, run = (_record(request, name, BatchingRun) for name in ("alone", "run"))
+    return batching.compared(session, requests, alone, run)
+
+
+def _batching_open(desk: Desk, request: dict[str, Any]) -> Serving:
+    config: DeviceConfig = _record(request, "device", DeviceConfig)
+    batcher = plugins.load("batcher", request["engine"])()
+    desk.device = plugins.load("device", config.kind)(config)
+    settings: ServingSettings = _record(request, "settings", ServingSettings)
+    desk.stream = desk.stack.enter_context(batcher.open(_record(request, "artifact", Artifact), settings, desk.device))
+    return desk.stream.serving
+
+
+def _batching_serve(desk: Desk, request: dict[str, Any]) -> BatchingRun:
+    if desk.stream is None or desk.device is None:
+        raise QuantgateError("nothing is served in this worker")
+    return batching.served(desk.stream, desk.device, _record(request, "job", batching.Job), desk.progress)
+
+
 ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "quantize": _quantize,
     "open": _open,
@@ -319,6 +360,11 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "compare": _compare,
     "capacity": _capacity,
     "time": _time,
+    "batching_prepare": _batching_prepare,
+    "batching_static": _batching_static,
+    "batching_compare": _batching_compare,
+    "batching_open": _batching_open,
+    "batching_serve": _batching_serve,
 }
 
 

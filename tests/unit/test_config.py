@@ -427,7 +427,7 @@ POLICIES = [
     (
         changed("margin: 0.03", "max_dorp: 0.03", POLICY),
         6,
-        "unknown key 'max_dorp': allowed here are at, better, golden_set, kind, margin, maximum",
+        "unknown key 'max_dorp': allowed here are at, better, engine, golden_set, kind, margin, maximum",
     ),
     (changed("margin: 0.03", "margn: 0.03", POLICY), 6, "unknown key 'margn': did you mean 'margin'?"),
     (changed("kind: quality", "kind: qualty", POLICY), 5, "checks.0.kind: did you mean 'quality'? must be 'quality', 'output_length'"),

@@ -23,9 +23,11 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipelines" / "quantgate"
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
-    "docs/judging-files.md", "docs/signing.md", "docs/mlflow.md", "docs/ci/README.md", "docs/diagnosis.md",
+    "docs/judging-files.md", "docs/signing.md", "docs/mlflow.md", "docs/ci/README.md", "docs/diagnosis.md", "docs/levers.md",
 )  # fmt: skip
-ADAPTERS = ("quantizers", "engines", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render")
+ADAPTERS = (
+    "quantizers", "engines", "levers", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render",
+)  # fmt: skip
 PARTS_OF_ADAPTERS = {
     "quantizers/folder",
     "quantizers/settings",

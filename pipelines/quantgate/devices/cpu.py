@@ -55,6 +55,9 @@ class CpuDevice:
     def now_s(self) -> float:
         return time.perf_counter()
 
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def live_bytes(self) -> int:
         """Resident bytes of the process now. Where the system tells only its peak so far (macOS), that."""
         return _resident_bytes()

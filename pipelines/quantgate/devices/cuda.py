@@ -59,6 +59,9 @@ class CudaDevice:
     def now_s(self) -> float:
         return time.perf_counter()
 
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def live_bytes(self) -> int:
         return int(torch.cuda.memory_allocated(self._index))
 

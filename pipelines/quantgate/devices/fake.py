@@ -47,6 +47,8 @@ class FakeDevice:
         """Let time pass."""
         self._now_s += seconds
 
+    wait = advance
+
     def allocate(self, size_bytes: int) -> None:
         """Take memory. Raises ``OutOfMemory`` where the device has no more, and then takes none."""
         if self._script is not None:

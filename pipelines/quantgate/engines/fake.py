@@ -46,6 +46,8 @@ SHAPE = ModelShape(
 )
 KV_BYTES_PER_ELEMENT = 4
 PREFILL_BYTES_PER_TOKEN = 6_000
+SERVED_ID = ord("x") + 2
+"""What it writes where only the length is asked for."""
 SUM = re.compile(r"(\d+) \+ (\d+) =")
 
 
@@ -162,7 +164,7 @@ class FakeSession:
 
     def _ids(self, request: Request) -> tuple[int, ...]:
         if request.min_new_tokens:
-            return (ord("x") + 2,) * request.max_new_tokens
+            return (SERVED_ID,) * request.max_new_tokens
         text = self._answer(self.tokenizer.decode(request.tokens))
         return (*self.tokenizer.encode(f" {text}", add_bos=False), EOS)[: request.max_new_tokens]
 

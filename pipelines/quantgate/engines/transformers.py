@@ -279,6 +279,12 @@ def _load(artifact: Artifact, settings: EngineSettings, device: Device) -> Any:
     return model
 
 
+def load_model(artifact: Artifact, settings: EngineSettings, device: Device) -> Any:
+    """The model alone, as a session of this engine holds it, for an adapter that drives it otherwise."""
+    _quiet()
+    return _translated(f"loading {artifact.variant}", lambda: _load(artifact, settings, device))
+
+
 def _method(folder: Path) -> str | None:
     """How the checkpoint says that it was quantized."""
     found = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("quantization_config")

@@ -3,6 +3,8 @@
 Options: ``weight_bytes``, ``error_rate`` (share of golden items answered wrong), ``step_s`` (seconds of one decode step), ``seed``,
 ``jitter`` (how much one generation's pace varies, a share, by draws that follow from ``seed``), ``fault`` (one of ``FAULTS``: ways in
 which a variant can go wrong), ``fault_while`` (a path: the fault happens only while a file is there).
+Of serving: ``kv_tokens`` (tokens of cache there are), ``block_tokens`` (in blocks of how many), ``admit`` (``whole``: a request runs when
+its whole length has room; ``prompt``: when its prompt has, and the last that came gives way when room runs out).
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ DEFAULTS: Mapping[str, Any] = {
     "fault": "none",
     "fault_while": None,
 }
+SERVING = ("kv_tokens", "block_tokens", "admit")
+"""Options of serving, which stand in the script only where they were given."""
 FAULTS = {
     "none": "behaves",
     "refuse": "says that it cannot do what is asked",
@@ -34,6 +38,8 @@ FAULTS = {
     "hang": "never answers",
     "nonfinite": "answers with NaN",
     "babble": "answers every question with the same letter",
+    "cuts": "serves its last request one token short when it serves continuously",
+    "strays": "gives another id in the middle of its last request when it serves continuously",
     "cramped": "runs out of memory where a batch of choices has more than CRAMPED_TOKENS prompt tokens",
 }
 CRAMPED_TOKENS = 100
@@ -69,7 +75,7 @@ def settings(variant: Variant) -> Mapping[str, Any]:
     """The options that were given. Raises ``ConfigError`` for one that is not known."""
     options = variant.options or {}
     for key in options:
-        _known("option", key, DEFAULTS, variant)
+        _known("option", key, {**DEFAULTS, **dict.fromkeys(SERVING)}, variant)
     _known("fault", options.get("fault", "none"), FAULTS, variant)
     return options
 

@@ -25,7 +25,7 @@ from quantgate.records import (
     Trend,
     Verdict,
 )
-from quantgate.render import baseline, diagnosis, distance, figures, flips, proof, speed, trend
+from quantgate.render import baseline, batching, diagnosis, distance, figures, flips, proof, speed, trend
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -49,7 +49,7 @@ from quantgate.render.terminal import VariantLine, loss_header, promotion_line, 
 def page(report: Report, looked_back: Trend | None = None) -> str:
     """Render the whole page as HTML text, with the nights before where there are some."""
     nights = trend.section(looked_back)
-    measured = [_variants(report), _quality(report), _memory(report), _speed(report), diagnosis.section(report)]
+    measured = [_variants(report), _quality(report), _memory(report), _speed(report), batching.html(report), diagnosis.section(report)]
     sections = [_head(report, bool(nights)), *measured, nights, _evidence(report)]
     title = f"{report.model}: {q.outcome_word(report.outcome)} - quantgate"
     scripts = flips.policy_source() if report.flips else "'none'"
@@ -118,8 +118,8 @@ def _promotion(report: Report) -> _Html:
 
 
 def _contents(report: Report, nights: bool) -> _Html:
-    limit, before = (("diagnosis",) if report.diagnosis else ()), (("nights",) if nights else ())
-    names = ("variants", "quality", "memory", "speed", *limit, *before, "evidence")
+    asked = {"batching": bool(report.batching), "diagnosis": report.diagnosis is not None, "nights": nights}
+    names = ("variants", "quality", "memory", "speed", *(name for name, there in asked.items() if there), "evidence")
     return _el("nav", *(_el("a", name.capitalize(), href=f"#{name}") for name in names), aria_label="Contents")
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
-from quantgate.render import diagnosis, proof, speed
+from quantgate.render import batching, diagnosis, proof, speed
 from quantgate.render import quantities as q
 from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
@@ -32,6 +32,7 @@ def page(report: Report) -> str:
         *_top(report),
         "## Checks",
         *(_checks(verdict) for verdict in report.verdicts),
+        *_batching(report),
         *_artifacts(report),
         *_speed(report),
         *_failures(report),
@@ -138,6 +139,15 @@ def _check_cells(check: Check) -> list[str]:
     name = f"{_text(check.name)}{'' if check.tier == 'required' else ' (advisory)'}"
     waived = "" if check.waived_by is None else f", waived by {_text(check.waived_by)}"
     return [name, q.outcome_word(check.outcome) + waived, _text(check.because), _text(check_figures(check)) or q.UNKNOWN]
+
+
+def _batching(report: Report) -> list[str]:
+    """The continuous batching lever: a table for each variant and pattern of arrivals."""
+    blocks = [f"## {batching.TITLE}"] if report.batching else []
+    for caption, rows, reasons in batching.markdown(report):
+        sides = "ll" + "r" * (len(batching.HEADERS) - 2)
+        blocks += [_text(caption), _table(batching.HEADERS, sides, [list(map(_text, row)) for row in rows]), _bullets(reasons)]
+    return blocks
 
 
 def _artifacts(report: Report) -> list[str]:

@@ -114,6 +114,10 @@ def rule_words(rule: CheckRule) -> str:
             return f"the 99th percentile of its waits between tokens is shown to be at most {high} the reference's, {at(rule)}"
         case "output_length":
             return f"it writes {low} to {high} the tokens of the reference on {where(rule)}"
+        case "batching_utilisation_gain":
+            return f"its utilisation under continuous batching is at least {low} that of static batches, with {_engines(rule)}"
+        case "batching_itl_p99_ratio":
+            return f"its 99th percentile of the time between tokens is at most {high} that of static batches, with {_engines(rule)}"
         case _:
             return f"{rule.kind}, which is not known here"
 
@@ -122,6 +126,8 @@ def at(rule: CheckRule) -> str:
     """Where a rule on speed is decided."""
     place = "each at its own batch ceiling" if rule.at == "ceiling" else f"both at batch {rule.at}"
     return place if rule.workload == MAIN else f"{place} of workload {rule.workload}"
+def _engines(rule: CheckRule) -> str:
+    return "every engine that the run tries" if rule.engine is None else rule.engine
 
 
 def where(rule: CheckRule) -> str:

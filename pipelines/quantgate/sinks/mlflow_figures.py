@@ -90,7 +90,7 @@ def figures_of(report: Report, variant: str) -> tuple[Figure, ...]:
     """Every figure of one variant that was measured. Raises ``QuantgateError`` for NaN and infinity."""
     row, verdict = row_of(report, variant), _verdict(report, variant)
     quality = [*_quality(report, variant, verdict), *_readings(report, variant)]
-    found = [*quality, *(_memory(row) if row else ()), *(_speed(row) if row else ())]
+    found = [*quality, *(_memory(row) if row else ()), *(_speed(row) if row else ()), *_batching(report, variant)]
     measured = [Figure(name=name, value=float(value), step=step) for name, value, step in found if value is not None]
     for figure in measured:
         if not math.isfinite(figure.value):
@@ -192,6 +192,25 @@ def _speed(row: MeasurementRow) -> Iterator[_Raw]:
         yield "speed/end_to_end_tokens_per_s", speed.end_to_end_tokens_per_s, speed.batch_size
     yield "speed/tokens_per_s_at_ceiling", row.tokens_per_s_at_ceiling, 0
     yield "speed/ratio_at_ceiling", row.ratio_at_ceiling, 0
+
+
+def _batching(report: Report, variant: str) -> Iterator[_Raw]:
+    """The continuous batching lever; under arrivals other than all at once the pattern is part of the name."""
+    for row in report.batching:
+        if row.variant != variant:
+            continue
+        pattern = "" if row.arrivals == "all at once" else f"/{row.arrivals}"
+        group = f"levers/batching/{row.engine}/{row.mode}{pattern}"
+        yield f"{group}/useful_tokens_per_s", row.useful_tokens_per_s, 0
+        yield f"{group}/utilisation", row.utilisation, 0
+        yield f"{group}/speed_ratio", row.speed_ratio, 0
+        yield f"{group}/utilisation_gain", row.utilisation_gain, 0
+        yield f"{group}/itl_p99_ratio", row.itl_p99_ratio, 0
+        yield f"{group}/preemptions", row.preemptions, 0
+        yield f"{group}/other_ids", row.differing, 0
+        for name, tail in (("ttft", row.ttft), ("itl", row.itl), ("queued", row.queued)):
+            for share in ("p50", "p90", "p99"):
+                yield f"{group}/{name}_{share}_s", None if tail is None else getattr(tail, f"{share}_s"), 0
 
 
 def params_of(report: Report, variant: str | None) -> dict[str, str]:

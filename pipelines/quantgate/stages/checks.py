@@ -22,6 +22,7 @@ from quantgate.records import (
     VariantEvidence,
 )
 from quantgate.render.quantities import Towards, check_limit, count, fixed, percent, significant
+from quantgate.stages import batching_figures
 from quantgate.stages.quadruples import KINDS
 from quantgate.stages.subject import Subject, one_line, sheet_of
 
@@ -417,12 +418,20 @@ def _no_set(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
         yield Figure(name=f"{rule.kind}/{rule.golden_set}", why_not=f"the run has no {which}")
 
 
+def _batching(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
+    """Of the continuous batching lever, where the run tried it on this variant."""
+    for one in batching_figures.limited(rule.kind, rule.engine, subject.batching):
+        yield Figure(name=one.name, value=one.value, sentence=one.sentence, why_not=one_line(one.why_not))
+
+
 _FIGURES: dict[str, Callable[[CheckRule, Subject], Iterator[Figure]]] = {
     "freed_share": _freed_share,
     "share_quantized": _share_quantized,
     "ceiling_ratio": _ceiling_ratio,
     **dict.fromkeys(_DISTRIBUTIONS, _of_distributions),
     "output_length": _output_length,
+    "batching_utilisation_gain": _batching,
+    "batching_itl_p99_ratio": _batching,
 }
 
 

@@ -105,6 +105,7 @@ def _subject(
         waivers=tuple(
             waiver for waiver in policy.waivers if waiver.variant == one.variant.name and waiver.holds(created_at)
         ),
+        batching=tuple(run for run in evidence.batching if run.variant == one.variant.name),
     )
 
 

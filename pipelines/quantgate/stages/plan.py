@@ -316,6 +316,8 @@ def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference], texts: 
             return ["ceiling/ratio"]
         case kind if kind in KINDS:
             return [speed_check_name(rule)]
+        case "batching_utilisation_gain" | "batching_itl_p99_ratio":  # without an engine the names depend on what ran, so none is known
+            return [] if rule.engine is None else [f"lever/{rule.kind}/{rule.engine}"]
         case kind if kind in OF_DISTRIBUTIONS and texts is not None:
             return [f"{kind}/{texts}"]
         case _:

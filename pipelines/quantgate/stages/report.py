@@ -39,7 +39,7 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
-from quantgate.stages import baseline, noise, timings
+from quantgate.stages import baseline, batching_figures, noise, timings
 from quantgate.stages.canary import LEFT_OUT
 from quantgate.stages.diagnose import examine
 from quantgate.stages.figures import worth_showing
@@ -103,6 +103,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         readings=tuple(_readings(evidence, reference)),
         baseline=baseline.compared(evidence),
         diagnosis=examine(evidence, decision.verdicts),
+        batching=batching_figures.rows_of(evidence.batching),
     )
 
 
@@ -143,6 +144,7 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for one in evidence.variants:
         yield from _early_stops(one)
         yield from _cold_starts(one)
+    yield from batching_figures.sentences(batching_figures.rows_of(evidence.batching))
 
 
 def _early_stops(one: VariantEvidence) -> Iterator[str]:

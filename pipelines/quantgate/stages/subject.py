@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quantgate.records import Check, GoldenReference, Policy, ScoreSheet, VariantEvidence, Waiver
+from quantgate.records import BatchingRun, Check, GoldenReference, Policy, ScoreSheet, VariantEvidence, Waiver
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +23,8 @@ class Subject:
     """The identity controls of the run: the reference again."""
     baseline: tuple[Check, ...] = ()
     """Of the reference: what comparing it with the pinned one gave. Of a candidate: that it is not judged where that went wrong."""
+    batching: tuple[BatchingRun, ...] = ()
+    """Its runs of the continuous batching lever."""
 
     def chosen(self, golden_set: str) -> tuple[GoldenReference, ...]:
         """The golden sets that a rule means: one by name, or all for ``*``."""
