@@ -34,12 +34,15 @@ from quantgate.records import (
     DatasetSource,
     DeviceConfig,
     DivergenceConfig,
+    Drafter,
     HarnessSource,
+    Levers,
     ModelSource,
     Policy,
     Role,
     Scalar,
     Sequential,
+    SpeculationConfig,
     Tier,
     Variant,
     Waiver,
@@ -110,6 +113,7 @@ class RunConfig:
     alias: str
     provenance: Literal["machine", "fixed"]
     run_id: str | None
+    levers: Levers = Levers()
 
     @property
     def reference(self) -> Variant:
@@ -201,6 +205,35 @@ class _Divergence(_Section):
     disk_limit: str | int | float = "8GB"
 
 
+class _Drafter(_Section):
+    """Who drafts: ``prompt_lookup``, or one of these two."""
+
+    self: Annotated[str, Field(pattern=NAME)] | None = None
+    model: _Model | None = None
+
+
+class _Prompts(_Section):
+    """Where prompts come from: one of the two."""
+
+    golden_set: Name | None = None
+    file: Name | None = None
+
+
+class _Speculation(_Section):
+    drafters: Annotated[list[Literal["prompt_lookup"] | _Drafter], Field(min_length=1)]
+    prompts: _Prompts
+    decoding: Literal["greedy", "sampling"] = "greedy"
+    draft_tokens: Annotated[list[Count], Field(min_length=1)] = [2, 4, 8]
+    batch_sizes: Annotated[list[Count], Field(min_length=1)] = [1]
+    max_prompts: Count = 16
+    output_tokens: Annotated[int, Field(ge=2)] = 48
+    repeats: Count = 1
+
+
+class _Levers(_Section):
+    speculation: _Speculation | None = None
+
+
 class _MLflow(_Section):
     tracking_uri: str | None = None
     experiment: Annotated[str, Field(min_length=1)] = "quantgate"
@@ -270,6 +303,7 @@ class _Run(_Section):
     promotion: _Promotion = _Promotion()
     provenance: Literal["machine", "fixed"] = "machine"
     run_id: Annotated[str, Field(pattern=NAME)] | None = None
+    levers: _Levers = _Levers()
 
 
 def _said(text: str) -> Any:
@@ -408,6 +442,7 @@ def load_run(path: Path) -> RunConfig:
     _check_provenance(raw, document)
     _check_golden_sets(raw, document)
     _check_texts(raw, document, base)
+    _check_speculation(raw, document, base)
     policy_path = _resolve(base, raw.policy)
     policy = load_policy(policy_path)
     _check_chances(raw, policy, policy_path)
@@ -435,6 +470,7 @@ def load_run(path: Path) -> RunConfig:
         alias=raw.promotion.alias,
         provenance=raw.provenance,
         run_id=raw.run_id,
+        levers=Levers(speculation=None if raw.levers.speculation is None else _speculation(raw.levers.speculation, base)),
     )
 
 
@@ -581,6 +617,25 @@ def _divergence(raw: _Divergence, base: Path, document: _Document) -> Divergence
     )
 
 
+def _speculation(raw: _Speculation, base: Path) -> SpeculationConfig:
+    return SpeculationConfig(
+        drafters=tuple(_drafter(one, base) for one in raw.drafters),
+        draft_tokens=tuple(sorted(set(raw.draft_tokens))),
+        batch_sizes=tuple(sorted(set(raw.batch_sizes))),
+        golden_set=raw.prompts.golden_set,
+        path=None if raw.prompts.file is None else str(_resolve(base, raw.prompts.file)),
+        **raw.model_dump(include={"max_prompts", "output_tokens", "repeats"}),
+    )
+
+
+def _drafter(raw: Literal["prompt_lookup"] | _Drafter, base: Path) -> Drafter:
+    if isinstance(raw, str):
+        return Drafter(kind=raw)
+    if raw.model is not None:
+        return Drafter(kind="model", model=_model_source(raw.model, base))
+    return Drafter(kind="self", variant=raw.self)
+
+
 def _size_bytes(value: str | int | float, document: _Document, where: tuple[str | int, ...]) -> int:
     """``600MiB`` -> bytes. A number without unit is bytes; 0 is no budget."""
     try:
@@ -636,13 +691,17 @@ def _calibration(raw: _Calibration, base: Path) -> Calibration:
 
 
 def _check_sources(raw: _Run, document: _Document) -> None:
-    given = [key for key in ("path", "hub", "package") if getattr(raw.model, key) is not None]
+    _check_source(raw.model, document, ("model",))
+
+
+def _check_source(model: _Model, document: _Document, where: tuple[str | int, ...]) -> None:
+    given = [key for key in ("path", "hub", "package") if getattr(model, key) is not None]
     if len(given) != 1:
         found = " and ".join(given) if given else "none"
-        raise document.error(("model",), f"the model needs exactly one of path, hub or package; found {found}")
-    if raw.model.hub is not None and raw.model.revision is None:
+        raise document.error(where, f"the model needs exactly one of path, hub or package; found {found}")
+    if model.hub is not None and model.revision is None:
         what = "a hub model needs 'revision': the commit that is to be measured, so that it can be found again"
-        raise document.error(("model", "hub"), what)
+        raise document.error((*where, "hub"), what)
 
 
 def _check_golden_sets(raw: _Run, document: _Document) -> None:
@@ -719,6 +778,48 @@ def _check_texts(raw: _Run, document: _Document, base: Path) -> None:
     if not re.match(NAME, path.stem):
         what = f"the file's name '{path.stem}' names the check: letters, digits, '.', '_' and '-' are allowed; rename the file"
         raise document.error(("divergence", "texts"), what)
+
+
+def _check_speculation(raw: _Run, document: _Document, base: Path) -> None:
+    """Greedy decoding, prompts from one place, and drafters that are there."""
+    if (asked := raw.levers.speculation) is None:
+        return
+    where: tuple[str | int, ...] = ("levers", "speculation")
+    if asked.decoding == "sampling":
+        what = (
+            "speculation is measured with greedy decoding: under sampling a draft must be accepted by the very distribution that it was "
+            "drawn from, and these drafters give one token and no distribution; write 'decoding: greedy', or leave it out"
+        )
+        raise document.error((*where, "decoding"), what)
+    if (asked.prompts.golden_set is None) == (asked.prompts.file is None):
+        raise document.error((*where, "prompts"), "prompts come from exactly one of golden_set and file")
+    if asked.prompts.file is not None and not _resolve(base, asked.prompts.file).is_file():
+        raise document.error((*where, "prompts", "file"), f"there is no file of prompts {_resolve(base, asked.prompts.file)}")
+    names: list[str] = []
+    for index, one in enumerate(asked.drafters):
+        _check_drafter(one, raw, document, (*where, "drafters", index))
+        if (name := _drafter(one, base).name) in names:
+            raise document.error((*where, "drafters", index), f"drafter {name} stands twice; once is enough")
+        names.append(name)
+
+
+def _check_drafter(one: str | _Drafter, raw: _Run, document: _Document, where: tuple[str | int, ...]) -> None:
+    if isinstance(one, str):
+        return
+    if (one.self is None) == (one.model is None):
+        raise document.error(where, "a drafter is 'prompt_lookup', or exactly one of 'self: VARIANT' and 'model: {...}'")
+    if one.model is not None:
+        _check_source(one.model, document, (*where, "model"))
+        return
+    roles = {variant.name: variant.role for variant in raw.variants}
+    others = [name for name, role in roles.items() if role != "reference"]
+    if one.self not in roles:
+        raise document.error((*where, "self"), f"the run has no variant '{one.self}' to draft: {_nearest(one.self or '', others)}")
+    if roles[one.self] == "reference":
+        raise document.error((*where, "self"), f"'{one.self}' is the reference, for which is drafted; another variant drafts: {', '.join(others)}")
+    if next(variant.python for variant in raw.variants if variant.name == one.self) is not None:
+        what = f"variant '{one.self}' has an interpreter of its own, and a drafter stands in the reference's process; name another one"
+        raise document.error((*where, "self"), what)
 
 
 def _check_names(raw: _Run, document: _Document) -> None:

@@ -31,6 +31,7 @@ from quantgate.records import (
     Generation,
     GoldenSet,
     KLStatistics,
+    ModelSource,
     Opened,
     RunInfo,
     ScoreSheet,
@@ -230,29 +231,11 @@ def _as_built(variant: Variant) -> Variant:
 
 def _quantize(work: Run, variant: Variant) -> None:
     base = None if variant.role == "reference" else work.base
-    key = _key(
-        work,
-        model=work.fingerprint.model_sha256,
-        variant=_as_built(variant),
-        base=None if base is None else base.sha256,
-        device=work.config.device.kind,
-    )
+    key = _built_key(work, variant, base, work.fingerprint.model_sha256)
     work.display.step(variant.name, "quantize")
     found = None if work.shelf.fresh else rundir.stored_artifact(work.config.cache / "artifacts" / key)
     if found is None:
-        with ExitStack() as stack:
-            (work.folder / "logs").mkdir(parents=True, exist_ok=True)
-            found = _Lazy(work, variant, stack).ask(
-                "quantize",
-                Artifact,
-                model=work.config.model,
-                variant=variant,
-                base=base,
-                device=work.config.device,
-                cache=str(work.config.cache),
-                key=key,
-                fresh=work.shelf.fresh,
-            )
+        found = _built(work, variant, base, work.config.model, key)
         work.display.step_done(reused=False)
     else:
         one = work.evidence[variant.name]
@@ -260,6 +243,34 @@ def _quantize(work: Run, variant: Variant) -> None:
         work.display.step_done(reused=True)
     rundir.put(work.folder / "variants" / variant.name / "artifact.json", kind="artifact", key=key, record=found)
     work.evidence[variant.name] = replace(work.evidence[variant.name], artifact=found)
+
+
+def build(work: Run, variant: Variant, base: Artifact | None, model: ModelSource) -> Artifact:
+    """The artifact of a model that is none of the run's variants, from the cache or made now."""
+    key = _built_key(work, variant, base, provenance.model_digest(model))
+    found = None if work.shelf.fresh else rundir.stored_artifact(work.config.cache / "artifacts" / key)
+    return _built(work, variant, base, model, key) if found is None else found
+
+
+def _built_key(work: Run, variant: Variant, base: Artifact | None, model_sha256: str | None) -> str:
+    sha256, device = None if base is None else base.sha256, work.config.device.kind
+    return _key(work, model=model_sha256, variant=_as_built(variant), base=sha256, device=device)
+
+
+def _built(work: Run, variant: Variant, base: Artifact | None, model: ModelSource, key: str) -> Artifact:
+    with ExitStack() as stack:
+        (work.folder / "logs").mkdir(parents=True, exist_ok=True)
+        return _Lazy(work, variant, stack).ask(
+            "quantize",
+            Artifact,
+            model=model,
+            variant=variant,
+            base=base,
+            device=work.config.device,
+            cache=str(work.config.cache),
+            key=key,
+            fresh=work.shelf.fresh,
+        )
 
 
 def _measure(work: Run, variant: Variant) -> None:
@@ -543,6 +554,22 @@ def _budget(work: Run, variant: Variant) -> int:
     if info is None:
         raise MeasureError("the device is not known, so its memory is not either")
     return info.total_bytes
+
+
+# ---------------------------------------------------------------------------------------------- for levers
+
+
+def key_of(work: Run, **parts: Any) -> str:
+    """Digest of what a lever's result depends on."""
+    return _key(work, **parts)
+
+
+def opened(work: Run, variant: Variant, stack: ExitStack) -> _Lazy:
+    """A variant in a process of its own, loaded; the process ends with the stack."""
+    (work.folder / "logs").mkdir(parents=True, exist_ok=True)
+    lazy = _Lazy(work, variant, stack)
+    lazy.open()
+    return lazy
 
 
 # ---------------------------------------------------------------------------------------------- timing

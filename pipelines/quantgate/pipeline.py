@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import admission, gathering, golden, judging, plugins, preflight, provenance, rundir, runs, texts
+from quantgate import admission, gathering, golden, judging, plugins, preflight, provenance, rundir, runs, speculating, texts
 from quantgate.config import UNCORRECTED, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
@@ -33,6 +33,7 @@ from quantgate.records import (
     Promotion,
     Report,
     RunInfo,
+    SpeculationRun,
     VariantEvidence,
 )
 from quantgate.stages import gate, promote, report
@@ -58,6 +59,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     goldens = gathering.gather(config.golden_sets, config.cache, display.note)
     admission.check(goldens, config, allow_underpowered=options.allow_underpowered)
     preflight.check_settings(config.variants, str(config.path))
+    speculating.check(config, goldens)
     config = replace(config, variants=preflight.prepared(config.variants, goldens, config.cache))
     read = None if config.divergence is None else texts.load(config.divergence)
     fingerprint = _fingerprint(config)
@@ -76,10 +78,11 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
             texts=read,
         )
         started_s = display.now_s()
-        display.start(folder, planned(config, goldens))
+        display.start(folder, (*planned(config, goldens), *speculating.planned(config)))
         try:
             measure_all(work)
-            finished = _finish(work, options, started_s)
+            speculation = speculating.speculate(work)
+            finished = _finish(work, speculation, options, started_s)
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if interrupted:
@@ -159,11 +162,12 @@ def _store_inputs(folder: Path, info: RunInfo, config: RunConfig, goldens: tuple
 # ---------------------------------------------------------------------------------------------- judging and publishing
 
 
-def _finish(work: Run, options: Options, started_s: float) -> Report:
+def _finish(work: Run, speculation: tuple[SpeculationRun, ...], options: Options, started_s: float) -> Report:
     evidence = Evidence(
         variants=tuple(_placed(work, work.evidence[one.name]) for one in work.config.variants if one.name in work.evidence),
         golden_sets=tuple(golden.reference_of(one) for one in work.goldens),
         fingerprint=replace(work.fingerprint, device=_device_of(work)),
+        speculation=rundir.rounded(speculation) if work.config.provenance == "fixed" else speculation,
     )
     rundir.put(work.folder / "evidence.json", kind="evidence", key=work.info.run_id, record=evidence)
     seconds = 0.0 if work.config.provenance == "fixed" else work.display.now_s() - started_s

@@ -24,8 +24,10 @@ import numpy as np
 
 from quantgate import golden, plugins, rundir, texts
 from quantgate.divergence import stored_row
-from quantgate.errors import NumericallyInvalid, QuantgateError
+from quantgate.errors import EngineError, NumericallyInvalid, QuantgateError
 from quantgate.files import file_digest
+from quantgate.kvcache import kv_bytes_per_row
+from quantgate.levers import drafters, speculative
 from quantgate.ports import Device, QuantizePlan, Session
 from quantgate.records import (
     Artifact,
@@ -35,13 +37,17 @@ from quantgate.records import (
     DeviceConfig,
     Distributions,
     DivergenceConfig,
+    Drafter,
     EngineSettings,
     Generation,
+    GoldenItem,
     GoldenSet,
     KLStatistics,
     ModelSource,
     Opened,
     ScoreSheet,
+    SpeculationConfig,
+    SpeculationRun,
     TextReading,
     Variant,
     Workload,
@@ -303,6 +309,36 @@ def _time(desk: Desk, request: dict[str, Any]) -> tuple[Generation, ...]:
     return measure.block(session, device, job, desk.progress)
 
 
+def _speculate(desk: Desk, request: dict[str, Any]) -> SpeculationRun:
+    """Speculative decoding of the open session with one drafter; a drafter that is a model is a second session, closed afterwards."""
+    session, device = desk.opened()
+    drafter: Drafter = _record(request, "drafter", Drafter)
+    config: SpeculationConfig = _record(request, "config", SpeculationConfig)
+    workload: Workload = _record(request, "workload", Workload)
+    items = _record(request, "prompts", tuple[GoldenItem, ...])
+    job = speculative.Job(
+        prompts=speculative.prompts(session, items, config.output_tokens),
+        draft_tokens=config.draft_tokens,
+        batch_sizes=config.batch_sizes,
+        output_tokens=config.output_tokens,
+        repeats=config.repeats,
+    )
+    run = SpeculationRun(drafter=drafter.name, dtype=session.loaded.dtype, prompts=len(job.prompts))
+    if drafter.kind == "prompt_lookup":
+        passes = speculative.measure(session, device, job, drafters.PromptLookup(), desk.progress)
+        return replace(run, draft_weight_bytes=0, draft_kv_bytes_per_row=0, passes=passes)
+    settings = EngineSettings(threads=_record(request, "device", DeviceConfig).threads)
+    artifact: Artifact = _record(request, "draft", Artifact)
+    with plugins.load("engine", request["engine"])().open(artifact, settings, device) as draft:
+        if (why := drafters.why_other_vocabulary(session.tokenizer, draft.tokenizer)) is not None:
+            raise EngineError(f"{drafter.name} has another vocabulary, and only the target's own tokens can be drafted: {why}")
+        model = drafters.DraftModel(draft, vocabulary=session.shape.vocabulary, eos_ids=session.tokenizer.eos_ids)
+        passes = speculative.measure(session, device, job, model, desk.progress)
+        tokens = workload.prompt_tokens + workload.output_tokens
+        row = kv_bytes_per_row(draft.shape, tokens, draft.loaded.kv_bytes_per_element)
+        return replace(run, draft_weight_bytes=draft.loaded.weight_bytes, draft_kv_bytes_per_row=row, passes=passes)
+
+
 ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "quantize": _quantize,
     "open": _open,
@@ -315,6 +351,7 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "compare": _compare,
     "capacity": _capacity,
     "time": _time,
+    "speculate": _speculate,
 }
 
 

@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from quantgate.devices.fake import FakeDevice
-from quantgate.errors import EngineError, OutOfMemory
+from quantgate.errors import EngineError, NumericallyInvalid, OutOfMemory
 from quantgate.quantizers.fake import CRAMPED_TOKENS, SCRIPT, fault_of
 from quantgate.records import (
     Artifact,
@@ -45,6 +45,8 @@ SHAPE = ModelShape(
 )
 KV_BYTES_PER_ELEMENT = 4
 PREFILL_BYTES_PER_TOKEN = 6_000
+LONGEST = 1024
+"""Tokens of an answer that is followed."""
 SUM = re.compile(r"(\d+) \+ (\d+) =")
 
 
@@ -62,6 +64,9 @@ class FakeTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(chr(one - 2) for one in ids if one > BOS)
+
+    def pieces(self) -> Sequence[str]:
+        return ["", "<s>", *(chr(one - 2) for one in range(2, self.vocabulary_size))]
 
     def render(self, item: GoldenItem) -> str:
         return item.few_shot + item.prompt
@@ -136,6 +141,14 @@ class FakeSession:
             rows = np.stack([self._logits(self.tokenizer.decode(context[: end + 1])) for end in range(len(context))])
             yield np.full_like(rows, np.nan) if self._bad else rows
 
+    def follow(self, contexts: Sequence[tuple[int, ...]]) -> FakeTrail:
+        self._misbehave()
+        if self._bad:
+            raise NumericallyInvalid("logits are not finite")
+        answers = [self._ids(Request(request_id=str(row), tokens=one, max_new_tokens=LONGEST)) for row, one in enumerate(contexts)]
+        self._device.advance(self._script["step_s"] * (1 + 0.2 * len(contexts)))
+        return FakeTrail(answers, lambda tokens: self._device.advance(self._script["step_s"] * (1 + 0.02 * tokens)))
+
     @property
     def _bad(self) -> bool:
         return fault_of(self._script) == "nonfinite"
@@ -185,6 +198,46 @@ class FakeSession:
         logits = np.zeros(SHAPE.vocabulary, dtype=np.float32)
         logits[ord(self._answer(prompt)[0]) + 2] = 5.0
         return logits
+
+
+class FakeTrail:
+    """The script's answers followed from outside: what comes after so many tokens is the answer's next one, whatever was read."""
+
+    def __init__(self, answers: Sequence[Sequence[int]], wait: Callable[[int], None]) -> None:
+        self._answers, self._wait = [list(one) for one in answers], wait
+        self._read = [0 for _ in answers]
+        self._last: list[list[int]] = []
+        self.first = [one[0] for one in answers]
+
+    def read(self, tokens: Sequence[Sequence[int]]) -> list[list[int]]:
+        """A step over many tokens costs little more than one over a single token, as on a device that waits for its weights."""
+        self._wait(sum(map(len, tokens)))
+        found = []
+        for row, given in enumerate(tokens):
+            start = self._read[row] + 1
+            found.append([self._next(row, place) for place in range(start, start + len(given))])
+            self._read[row] += len(given)
+        self._last = found
+        return found
+
+    def last_logits(self) -> np.ndarray[Any, Any]:
+        width = max(map(len, self._last))
+        rows = [[*row, *[EOS] * (width - len(row))] for row in self._last]
+        return np.eye(SHAPE.vocabulary, dtype=np.float32)[np.array(rows)]
+
+    def take_back(self, counts: Sequence[int]) -> None:
+        self._read = [read - back for read, back in zip(self._read, counts, strict=True)]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        self._answers = [self._answers[row] for row in rows]
+        self._read = [self._read[row] for row in rows]
+
+    def close(self) -> None:
+        """Nothing is held here."""
+
+    def _next(self, row: int, place: int) -> int:
+        answer = self._answers[row]
+        return answer[place] if place < len(answer) else EOS
 
 
 def _draw(prompt: str, seed: int) -> float:

@@ -31,6 +31,7 @@ from quantgate.engines import transformers_weights as weights
 from quantgate.engines.transformers_distributions import Reading
 from quantgate.engines.transformers_forward import Forward
 from quantgate.engines.transformers_tokenizer import TransformersTokenizer
+from quantgate.engines.transformers_trail import TransformersTrail, follow
 from quantgate.errors import EngineError, MissingModel, NothingQuantized, OutOfMemory, QuantgateError
 from quantgate.kvcache import kept_by
 from quantgate.ports import Device
@@ -155,6 +156,10 @@ class TransformersSession:
             reading = Reading(tokens, self.shape.vocabulary, self._run.device, self._run.new_cache)
             for part in reading.parts():
                 yield _inferred("distributions along a text", partial(reading.block, part, self._run.last))
+
+    def follow(self, contexts: Sequence[tuple[int, ...]]) -> TransformersTrail:
+        _check_contexts(contexts)
+        return follow(self._run, self.shape, contexts, _inferred)
 
     def _distributions(self, contexts: Sequence[tuple[int, ...]]) -> Any:
         ids, mask, positions = self._run.padded(contexts)
