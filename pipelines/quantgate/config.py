@@ -58,7 +58,7 @@ DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 MISREAD = re.compile(r"[-+]?(0[0-9_]+(\..*)?|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 """Numbers that YAML does not read as they stand: 0300 is octal, and 1:30 is counted in sixties."""
 SMALLEST_MARGIN = 1e-6
-SHARES = ("freed_share", "share_quantized", "top1_agreement", "rms_probability_change")
+SHARES = ("freed_share", "share_quantized", "top1_agreement", "rms_probability_change", "speculation_acceptance")
 """Kinds whose limit is a share, 1 at most."""
 CALIBRATED = frozenset({"gptq"})
 """Quantizers that the run's calibration set goes to; any other gets one where its variant names it."""
@@ -75,6 +75,9 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
     "kl_p999": ("maximum",),
     "rms_probability_change": ("maximum",),
     "top1_agreement": ("minimum",),
+    "speculation_acceptance": ("minimum",),
+    "speculation_lossless": (),
+    "speculation_speed_ratio": ("minimum",),
 }
 """What each kind of check must give, and nothing else of these."""
 FOR_QUALITY = ("slice", "scale", "better")
@@ -113,7 +116,7 @@ class RunConfig:
     alias: str
     provenance: Literal["machine", "fixed"]
     run_id: str | None
-    levers: Levers = Levers()
+    levers: Levers
 
     @property
     def reference(self) -> Variant:
@@ -327,7 +330,7 @@ class _Check(_Section):
         Literal[
             "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "kl_p999",
             "rms_probability_change", "top1_agreement",
-            "perplexity_ratio",
+            "perplexity_ratio", "speculation_acceptance", "speculation_lossless", "speculation_speed_ratio",
         ],
         _said("What is asked. Only quality and perplexity_ratio can let a variant pass; the others can block one."),
     ]  # fmt: skip
@@ -816,7 +819,8 @@ def _check_drafter(one: str | _Drafter, raw: _Run, document: _Document, where: t
     if one.self not in roles:
         raise document.error((*where, "self"), f"the run has no variant '{one.self}' to draft: {_nearest(one.self or '', others)}")
     if roles[one.self] == "reference":
-        raise document.error((*where, "self"), f"'{one.self}' is the reference, for which is drafted; another variant drafts: {', '.join(others)}")
+        what = f"'{one.self}' is the reference, which is drafted for; another variant drafts: {', '.join(others)}"
+        raise document.error((*where, "self"), what)
     if next(variant.python for variant in raw.variants if variant.name == one.self) is not None:
         what = f"variant '{one.self}' has an interpreter of its own, and a drafter stands in the reference's process; name another one"
         raise document.error((*where, "self"), what)
@@ -957,7 +961,7 @@ def _check_limits(check: _Check, document: _Document, index: int) -> None:
         given = getattr(check, key) is not None
         if given and key not in needs:
             raise document.error(
-                ("checks", index, key), f"a check of kind {check.kind} has no '{key}'; it takes {', '.join(needs)}"
+                ("checks", index, key), f"a check of kind {check.kind} has no '{key}'; it takes {', '.join(needs) or 'no limit'}"
             )
         if not given and key in needs:
             raise document.error(("checks", index), f"a check of kind {check.kind} needs '{key}'")

@@ -16,7 +16,19 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from quantgate import admission, gathering, golden, judging, plugins, preflight, provenance, rundir, runs, speculating, texts
+from quantgate import (
+    admission,
+    gathering,
+    golden,
+    judging,
+    plugins,
+    preflight,
+    provenance,
+    rundir,
+    runs,
+    speculating,
+    texts,
+)
 from quantgate.config import UNCORRECTED, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest

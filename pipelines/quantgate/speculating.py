@@ -14,7 +14,16 @@ from quantgate import calibration, plugins, provenance, rundir
 from quantgate.config import RunConfig
 from quantgate.errors import ConfigError, MeasureError
 from quantgate.measuring import Run, build, key_of, opened
-from quantgate.records import Artifact, ChatMessage, Drafter, GoldenItem, GoldenSet, SpeculationConfig, SpeculationRun, Variant
+from quantgate.records import (
+    Artifact,
+    ChatMessage,
+    Drafter,
+    GoldenItem,
+    GoldenSet,
+    SpeculationConfig,
+    SpeculationRun,
+    Variant,
+)
 
 STAGE = "speculate"
 
@@ -62,9 +71,8 @@ def prompts(asked: SpeculationConfig, goldens: Sequence[GoldenSet], file: str) -
 def _of_file(path: Path) -> Iterator[GoldenItem]:
     for number, one in enumerate(calibration.read(path), 1):
         turns = tuple(ChatMessage(role=role, content=content) for role, content in one.messages)  # type: ignore[arg-type]
-        template = "chat" if turns else "raw"
         yield GoldenItem(
-            item_id=f"prompt {number}", slice="", prompt=one.plain, metric="", messages=turns, template=template
+            item_id=f"prompt {number}", slice="", prompt=one.plain, metric="", messages=turns, template="chat" if turns else "raw"
         )
 
 

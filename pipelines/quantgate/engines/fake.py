@@ -223,7 +223,8 @@ class FakeTrail:
     def last_logits(self) -> np.ndarray[Any, Any]:
         width = max(map(len, self._last))
         rows = [[*row, *[EOS] * (width - len(row))] for row in self._last]
-        return np.eye(SHAPE.vocabulary, dtype=np.float32)[np.array(rows)]
+        found: np.ndarray[Any, Any] = np.eye(SHAPE.vocabulary, dtype=np.float32)[np.array(rows)]
+        return found
 
     def take_back(self, counts: Sequence[int]) -> None:
         self._read = [read - back for read, back in zip(self._read, counts, strict=True)]

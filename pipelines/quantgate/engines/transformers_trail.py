@@ -27,7 +27,7 @@ def why_no_trail(run: Forward, shape: ModelShape) -> str | None:
     kept = sorted({layer.kind for layer in shape.layers} - _FORGETFUL)
     if kept or any(layer.window for layer in shape.layers):
         what = kept[0] if kept else "window"
-        return f"it has layers of kind {what}, whose cache cannot take tokens back; speculative decoding needs full attention in every layer"
+        return f"it has layers of kind {what}, whose cache cannot take tokens back; full attention is needed in every layer"
     if not run.accepts("position_ids"):
         return "its forward takes no positions, and rows that accept different numbers of tokens need them"
     return None

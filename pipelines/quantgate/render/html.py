@@ -25,7 +25,7 @@ from quantgate.records import (
     SpeedRow,
     Verdict,
 )
-from quantgate.render import distance, figures, flips, proof
+from quantgate.render import distance, figures, flips, proof, speculation
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -502,12 +502,13 @@ def _ceiling_cells(row: MeasurementRow, size: int) -> list[_Cell]:
 def _speed(report: Report) -> _Html:
     timed = [(row.variant, speed) for row in report.measurements for speed in row.speed]
     if not timed:
-        return _section("speed", "Speed", _el("p", "No speed was measured."))
+        return _section("speed", "Speed", _el("p", "No speed was measured."), speculation.part(report))
     return _section(
         "speed",
         "Speed",
         _figure(figures.throughput_figure(report, heading=False), figures.throughput_finding(report)),
         _speed_table(timed),
+        speculation.part(report),
     )
 
 

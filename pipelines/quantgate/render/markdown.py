@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
-from quantgate.render import proof
+from quantgate.render import proof, speculation
 from quantgate.render import quantities as q
 from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
@@ -37,6 +37,7 @@ def page(report: Report) -> str:
         "## Checks",
         *(_checks(verdict) for verdict in report.verdicts),
         *_artifacts(report),
+        *_speculation(report),
         *_failures(report),
         f"## Policy {_text(report.policy.name)}",
         *_policy(report),
@@ -58,6 +59,11 @@ def _text(text: str) -> str:
 def _table(header: Sequence[str], sides: str, rows: Iterable[Sequence[str]]) -> str:
     rule = ["--:" if side == "r" else ":--" for side in sides]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
+
+
+def _speculation(report: Report) -> Sequence[str]:
+    rows = [[_text(cell) for cell in speculation.cells(row, one)] for row in report.speculation for one in row.figures]
+    return ["## Speculative decoding", _table(speculation.HEADER, "lrrrrrrrr", rows)] if rows else []
 
 
 def _bullets(lines: Iterable[str]) -> str:

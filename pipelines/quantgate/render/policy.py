@@ -108,6 +108,12 @@ def rule_words(rule: CheckRule) -> str:
             return f"its likeliest token is the reference's at {low} of the positions at least, on {where(rule)}"
         case "output_length":
             return f"it writes {low} to {high} the tokens of the reference on {where(rule)}"
+        case "speculation_acceptance":
+            return f"at least {low} of what each drafter drafts is accepted, at its fastest setting"
+        case "speculation_lossless":
+            return "speculative outputs are token-identical to plain greedy decoding, with every drafter"
+        case "speculation_speed_ratio":
+            return f"with each drafter the reference decodes at {low} its plain speed at least, at its fastest setting"
         case _:
             return f"{rule.kind}, which is not known here"
 

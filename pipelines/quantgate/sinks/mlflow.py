@@ -38,6 +38,7 @@ from quantgate.sinks.mlflow_figures import (
     params_of,
     row_of,
     run_tags,
+    speculation_of,
     storable,
     table_of,
     variant_tags,
@@ -264,6 +265,7 @@ def _fill_run(parent: RunWriter, report: Report, folder: Path) -> None:
     """Everything of the run as a whole."""
     parent.tags(run_tags(report, folder))
     parent.params(params_of(report, None))
+    parent.metrics(speculation_of(report))
     parent.inputs(report.golden_sets)
     parent.pages(report, folder)
 

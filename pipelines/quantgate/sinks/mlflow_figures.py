@@ -16,7 +16,7 @@ from pathlib import Path
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from quantgate.errors import QuantgateError
-from quantgate.records import Check, GoldenRow, KLStatistics, MeasurementRow, Report, Scalar, Verdict
+from quantgate.records import Check, GoldenRow, KLStatistics, MeasurementRow, Report, Scalar, SpeculationRow, Verdict
 
 LONGEST_NAME = 250
 LONGEST_NOTE = 4000
@@ -110,6 +110,28 @@ def _quality(report: Report, variant: str, verdict: Verdict | None) -> Iterator[
         yield f"{check.name}/loss_upper", check.bound, 0
         yield f"{check.name}/margin", check.margin, 0
         yield f"{check.name}/flips_share", _flips_share(check), 0
+
+
+def speculation_of(report: Report) -> tuple[Figure, ...]:
+    """Speculative decoding, a figure of the run and of no variant; the step is the batch size."""
+    found = [each for row in report.speculation for each in _speculation(row)]
+    return tuple(Figure(name=name, value=float(value), step=step) for name, value, step in found if value is not None)
+
+
+def _speculation(row: SpeculationRow) -> Iterator[_Raw]:
+    group = f"levers/speculation/{row.drafter}"
+    yield f"{group}/ceiling_alone", row.ceiling, 0
+    yield f"{group}/ceiling_beside", row.ceiling_beside, 0
+    yield f"{group}/draft_weight_bytes", row.draft_weight_bytes, 0
+    yield f"{group}/loss_from_batch", row.loss_from_batch, 0
+    for one in row.figures:
+        each, batch = f"{group}/draft_{one.draft_tokens}", one.batch_size
+        yield f"{each}/acceptance", one.acceptance, batch
+        yield f"{each}/mean_length", one.mean_length, batch
+        yield f"{each}/speed_ratio", one.speed_ratio, batch
+        yield f"{each}/tokens_per_s", one.tokens_per_s, batch
+        yield f"{each}/plain_tokens_per_s", one.plain_tokens_per_s, batch
+        yield f"{each}/partings", one.partings, batch
 
 
 def _readings(report: Report, variant: str) -> Iterator[_Raw]:

@@ -22,6 +22,7 @@ from quantgate.records import (
     VariantEvidence,
 )
 from quantgate.render.quantities import Towards, check_limit, count, fixed, percent, significant
+from quantgate.stages.lever_checks import SPECULATION, lever_checks
 from quantgate.stages.subject import Subject, one_line, sheet_of
 
 LENGTH_FROM_TOKENS = 16
@@ -203,11 +204,11 @@ class Figure:
 
 def plain_checks(subject: Subject) -> tuple[Check, ...]:
     """Every check of the policy that compares a measured figure with a limit. A kind that is not known is not measured."""
-    return tuple(_plain_checks(subject))
+    return (*_plain_checks(subject), *lever_checks(subject))
 
 
 def _plain_checks(subject: Subject) -> Iterator[Check]:
-    for rule in (one for one in subject.policy.checks if one.kind not in ("quality", "perplexity_ratio")):
+    for rule in (one for one in subject.policy.checks if one.kind not in ("quality", "perplexity_ratio", *SPECULATION)):
         figures = _FIGURES.get(rule.kind)
         if figures is None:
             why_not = f"the policy asks for '{rule.kind}', which is not known here"

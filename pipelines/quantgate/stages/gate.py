@@ -96,6 +96,7 @@ def _subject(
         waivers=tuple(
             waiver for waiver in policy.waivers if waiver.variant == one.variant.name and waiver.holds(created_at)
         ),
+        speculation=evidence.speculation,
     )
 
 

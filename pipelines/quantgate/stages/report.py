@@ -40,7 +40,7 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
-from quantgate.stages import noise
+from quantgate.stages import noise, speculation
 from quantgate.stages.canary import LEFT_OUT
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
@@ -100,6 +100,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         commands=context.commands,
         seconds=context.seconds,
         readings=tuple(_readings(evidence, reference)),
+        speculation=speculation.rows(evidence.speculation, reference.capacity),
     )
 
 
@@ -136,6 +137,8 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for one in evidence.variants:
         yield from _early_stops(one)
         yield from _cold_starts(one)
+    capacity = next(one.capacity for one in evidence.variants if one.variant.role == "reference")
+    yield from (row.sentence for row in speculation.rows(evidence.speculation, capacity))
 
 
 def _early_stops(one: VariantEvidence) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quantgate.records import GoldenReference, Policy, ScoreSheet, VariantEvidence, Waiver
+from quantgate.records import GoldenReference, Policy, ScoreSheet, SpeculationRun, VariantEvidence, Waiver
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +19,13 @@ class Subject:
     policy: Policy
     waivers: tuple[Waiver, ...] = ()
     """Those of the policy that are for this variant and hold on the run's own date."""
+    speculation: tuple[SpeculationRun, ...] = ()
+    """What was measured of speculative decoding of the reference, a drafter each."""
+
+    @property
+    def candidates(self) -> tuple[VariantEvidence, ...]:
+        """The candidates of the run, this variant included where it is one."""
+        return tuple(one for one in (self.variant, *self.others) if one.variant.role == "candidate")
 
     def chosen(self, golden_set: str) -> tuple[GoldenReference, ...]:
         """The golden sets that a rule means: one by name, or all for ``*``."""
