@@ -36,6 +36,7 @@ from quantgate.records import (
     DivergenceConfig,
     Drafter,
     HarnessSource,
+    KVCache,
     Levers,
     ModelSource,
     Policy,
@@ -171,6 +172,11 @@ class _Calibration(_Section):
     seed: Annotated[int, Field(ge=0)] = 0
 
 
+class _KVCache(_Section):
+    bits: Literal[8, 4, 2]
+    backend: Literal["torch"] = "torch"
+
+
 class _Variant(_Section):
     name: Annotated[str, Field(pattern=NAME)]
     quantizer: str
@@ -181,6 +187,7 @@ class _Variant(_Section):
     python: str | None = None
     calibration: _Calibration | None = None
     measure: Literal["all", "quality"] = "all"
+    kv_cache: _KVCache | None = None
 
 
 class _Workload(_Section):
@@ -662,6 +669,7 @@ def _variant(raw: _Variant, base: Path, shared: _Calibration | None) -> Variant:
         interpreter=None if raw.python is None else str(_interpreter(base, raw.python)),
         calibration=None if calibration is None else _calibration(calibration, base),
         measure=raw.measure,
+        kv_cache=None if raw.kv_cache is None else KVCache(bits=raw.kv_cache.bits, backend=raw.kv_cache.backend),
     )
 
 
@@ -746,6 +754,10 @@ def _check_variants(raw: _Run, document: _Document, base: Path) -> None:
         if variant.python is not None and not _interpreter(base, variant.python).is_file():
             what = f"there is no interpreter {_interpreter(base, variant.python)}"
             raise document.error(("variants", index, "python"), what)
+    for index, variant in enumerate(raw.variants):
+        if variant.kv_cache is not None and variant.role in ("reference", "identity"):
+            what = f"the {variant.role} is the unquantized model and keeps its cache in float; give 'kv_cache' to a candidate"
+            raise document.error(("variants", index, "kv_cache"), what)
     if raw.variants[references[0]].measure != "all":
         what = "the reference is measured in full: every other figure is compared with its own"
         raise document.error(("variants", references[0], "measure"), what)
@@ -821,7 +833,11 @@ def _check_drafter(one: str | _Drafter, raw: _Run, document: _Document, where: t
     if roles[one.self] == "reference":
         what = f"'{one.self}' is the reference, which is drafted for; another variant drafts: {', '.join(others)}"
         raise document.error((*where, "self"), what)
-    if next(variant.python for variant in raw.variants if variant.name == one.self) is not None:
+    found = next(variant for variant in raw.variants if variant.name == one.self)
+    if found.kv_cache is not None:
+        what = f"variant '{one.self}' keeps its cache in fewer bits, and drafts have to be taken back out of it; name another one"
+        raise document.error((*where, "self"), what)
+    if found.python is not None:
         what = f"variant '{one.self}' has an interpreter of its own, and a drafter stands in the reference's process; name another one"
         raise document.error((*where, "self"), what)
 

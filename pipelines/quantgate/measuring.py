@@ -163,10 +163,8 @@ class _Lazy:
         """The loaded variant, opened once."""
         if self._opened is None:
             config, artifact = self._work.config, self._work.evidence[self._variant.name].artifact
-            scoring_only = not _is_filled(self._variant)
-            self._opened = self.ask(
-                "open", Opened, artifact=artifact, engine=config.engine, device=config.device, scoring_only=scoring_only
-            )
+            values = {"artifact": artifact, "engine": config.engine, "device": config.device, **_cache(self._work, self._variant)}
+            self._opened = self.ask("open", Opened, scoring_only=not _is_filled(self._variant), **values)
         return self._opened
 
     def _started(self) -> Worker:
@@ -216,17 +214,24 @@ def _machine(work: Run) -> dict[str, Any]:
     return {"cpu": work.fingerprint.cpu, "platform": work.fingerprint.platform, "device": rundir.plain(work.config.device)}
 
 
-def _way(variant: Variant) -> dict[str, Any]:
-    """What a variant that is only scored may be loaded with is part of its results' keys; those of the others stay as they were."""
-    return {} if _is_filled(variant) else {"scoring_only": True}
+def _way(work: Run, variant: Variant) -> dict[str, Any]:
+    """How a variant is loaded, where it is not the usual way, is part of its results' keys."""
+    return {**({} if _is_filled(variant) else {"scoring_only": True}), **_cache(work, variant)}
+
+
+def _cache(work: Run, variant: Variant) -> dict[str, Any]:
+    """How its cache is kept; where one variant's is kept in fewer bits, all are scored through theirs, so that they are comparable."""
+    if all(one.kv_cache is None for one in work.config.variants):
+        return {}
+    return {"kv_cache": variant.kv_cache, "cached_scoring": True}
 
 
 def _as_built(variant: Variant) -> Variant:
-    """What the artifact depends on: not the role, not what is measured, and of the calibration set its texts, not their place."""
+    """What the artifact depends on: not the role, the cache or what is measured, and of the calibration set its texts, not their place."""
     calibration = variant.calibration
     if calibration is not None and calibration.sha256:
         calibration = replace(calibration, name="", path=None, dataset=None, config=None, revision=None)
-    return replace(variant, role="candidate", measure="all", calibration=calibration)
+    return replace(variant, role="candidate", measure="all", calibration=calibration, kv_cache=None)
 
 
 def _quantize(work: Run, variant: Variant) -> None:
@@ -303,7 +308,7 @@ def _measure(work: Run, variant: Variant) -> None:
 
 def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
     artifact = work.evidence[variant.name].artifact
-    key = _key(work, artifact=artifact, engine=work.config.engine, **_machine(work), **_way(variant))
+    key = _key(work, artifact=artifact, engine=work.config.engine, **_machine(work), **_way(work, variant))
     opened = _kept(work, variant, "load", Opened, key, lazy.open)
     work.evidence[variant.name] = replace(work.evidence[variant.name], loaded=opened.loaded, device=opened.device)
 
@@ -316,7 +321,7 @@ def _ask_canary(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> Non
     plan, base = work.config.batch_plan, work.canaries.get(one.name)
     artifact = work.evidence[variant.name].artifact
     parts = {"artifact": artifact, "engine": work.config.engine, "golden": one.sha256, "plan": plan, "prompts": prompts, "base": base}
-    key = _key(work, **parts, **_machine(work))
+    key = _key(work, **parts, **_machine(work), **_way(work, variant))
     values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan}
     if variant.role == "reference":
 
@@ -344,7 +349,7 @@ def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy, token_budge
     plan = plan if token_budget is None else replace(plan, token_budget=token_budget)
     artifact = work.evidence[variant.name].artifact
     parts = {"artifact": artifact, "golden": one.sha256, "plan": plan}
-    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(variant), **_early(work, variant, one))
+    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(work, variant), **_early(work, variant, one))
 
     def make() -> ScoreSheet:
         lazy.open()
@@ -417,7 +422,7 @@ def _read(work: Run, variant: Variant, texts: Texts, lazy: _Lazy) -> None:
         divergence=replace(config, path=config.name),
         base=None if variant.role == "reference" else (base, reference.artifact),
         **_machine(work),
-        **_way(variant),
+        **_way(work, variant),
     )
     values = {"divergence": config, "texts_sha256": texts.sha256}
     stage = f"read {texts.name}"
@@ -501,7 +506,7 @@ def _diverge(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
     artifact = work.evidence[variant.name].artifact
     base = work.distributions.get(one.name)
     parts = {"artifact": artifact, "golden": one.sha256, "plan": plan, "base": base}
-    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(variant))
+    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(work, variant))
     values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan}
     if variant.role == "reference":
 
@@ -536,7 +541,8 @@ def _plan(plan: BatchPlan, variant: Variant) -> BatchPlan:
 def _fill(work: Run, variant: Variant, lazy: _Lazy) -> None:
     config, artifact = work.config, work.evidence[variant.name].artifact
     budget = _budget(work, variant)
-    key = _key(work, artifact=artifact, engine=config.engine, workload=config.workload, budget=budget, seed=SEED, **_machine(work))
+    parts = {"artifact": artifact, "engine": config.engine, "workload": config.workload, "budget": budget, "seed": SEED}
+    key = _key(work, **parts, **_machine(work), **_way(work, variant))
 
     def make() -> Capacity:
         lazy.open()
@@ -595,7 +601,8 @@ def _time(work: Run, reference: Variant, variant: Variant) -> None:
     sizes = {variant.name: sorted({*shared, _ceiling(work, variant)}), reference.name: list(shared)}
     if work.evidence[reference.name].speed is None and _ceiling(work, reference):
         sizes[reference.name] = sorted({*shared, _ceiling(work, reference)})
-    key = _key(work, run=work.info.run_id, artifact=work.evidence[variant.name].artifact, sizes=sizes, workload=work.config.workload)
+    parts = {"artifact": work.evidence[variant.name].artifact, "sizes": sizes, "workload": work.config.workload}
+    key = _key(work, run=work.info.run_id, **parts, **_way(work, variant))
     kept = rundir.get(work.folder / f"{name}.json", kind="speed", key=key, record=SpeedRun)
     done = kept if kept is not None else _blocks(work, reference, variant, sizes)
     work.shelf.keep(name, kind="speed", key=key, record=done, share=False)

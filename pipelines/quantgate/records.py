@@ -67,8 +67,48 @@ class Calibration:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KVCache:
+    """A cache of keys and values in fewer bits: groups of a head's vector with a scale and an offset each, in the model's float type.
+
+    What a prompt leaves is stored so at once. Tokens written since stay in float until there are ``residual_tokens`` of them.
+    """
+
+    bits: int
+    backend: str = "torch"
+    residual_tokens: int = 128
+
+    @property
+    def scheme(self) -> str:
+        """``kv4``."""
+        return f"kv{self.bits}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KVBytes:
+    """The cache of one request as it was found in memory after load, beside what arithmetic says of it."""
+
+    tokens: int
+    """Tokens of the request that was read."""
+    measured_bytes: int
+    arithmetic_bytes: int
+    """Blocks with their scales and offsets, and the last tokens in float."""
+    float_bytes: int
+    """The same tokens in a cache of the model's float type; arithmetic."""
+
+    @property
+    def ratio(self) -> float:
+        """Measured over arithmetic: 1 where the layout is understood."""
+        return self.measured_bytes / self.arithmetic_bytes
+
+    @property
+    def freed_share(self) -> float:
+        """Share of the float cache's bytes that is not needed."""
+        return 1 - self.measured_bytes / self.float_bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """One way of storing the model: ``quantizer + bits + granularity + options``."""
+    """One way of storing the model: ``quantizer + bits + granularity + options``, and of keeping its cache."""
 
     name: str
     quantizer: str
@@ -83,14 +123,20 @@ class Variant:
     """What its quantizer learns from; None where it needs nothing."""
     measure: Literal["all", "quality"] = "all"
     """``quality``: loaded and scored, neither filled nor timed."""
+    kv_cache: KVCache | None = None
+    """None: the cache is kept in the model's float type."""
 
     @property
     def scheme(self) -> str:
-        """Short name of weight and activation widths, for example ``w4a16-g64``; ``float`` for an unquantized variant."""
+        """Short name of weight and activation widths, for example ``w4a16-g64``; ``float`` for unquantized weights.
+
+        A cache in fewer bits is added: ``w4a16-g64-kv4``, ``float-kv8``.
+        """
+        cache = "" if self.kv_cache is None else f"-{self.kv_cache.scheme}"
         if self.weight_bits is None:
-            return "float"
+            return f"float{cache}"
         suffix = {"tensor": "", "channel": "-channel"}.get(self.granularity, f"-g{self.granularity.removeprefix('group:')}")
-        return f"w{self.weight_bits}a16{suffix}"
+        return f"w{self.weight_bits}a16{suffix}{cache}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -725,6 +771,10 @@ class Loaded:
     file_backed_bytes: int | None = None
     score_layout: str = ""
     """How the engine lays continuations out for scoring; part of a score's conditions."""
+    kv_cache: KVCache | None = None
+    """How the cache is kept in fewer bits; None: as ``kv_bytes_per_element`` says."""
+    kv_bytes: KVBytes | None = None
+    """Only of a cache in fewer bits."""
 
     @property
     def share_quantized(self) -> float:
@@ -1387,6 +1437,8 @@ class MeasurementRow:
     failures: tuple[Failure, ...]
     reused: tuple[str, ...]
     proof: Proof | None = None
+    kv_cache: KVCache | None = None
+    kv_bytes: KVBytes | None = None
 
     @property
     def kv_tokens_freed(self) -> int | None:
@@ -1888,3 +1940,7 @@ class EngineSettings:
     """None: the artifact's own, or float32 where the device has no fast half precision."""
     scoring_only: bool = False
     """The variant is neither filled nor timed: packed layers may keep unpacked weights."""
+    kv_cache: KVCache | None = None
+    """None: the cache is kept in the model's float type."""
+    cached_scoring: bool = False
+    """Log-likelihoods are read through the cache whatever the model allows, as those of a variant with another cache must be."""

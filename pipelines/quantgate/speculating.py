@@ -53,7 +53,7 @@ def check(config: RunConfig, goldens: Sequence[GoldenSet]) -> None:
 
 
 def prompts(asked: SpeculationConfig, goldens: Sequence[GoldenSet], file: str) -> tuple[GoldenItem, ...]:
-    """The first prompts of the file, or of the golden set's items that are answered in words."""
+    """The first prompts of the file, or some of the golden set's items that are answered in words, spread evenly over them."""
     if asked.path is not None:
         return tuple(_of_file(Path(asked.path)))[: asked.max_prompts]
     golden = next((one for one in goldens if one.name == asked.golden_set), None)
@@ -65,7 +65,8 @@ def prompts(asked: SpeculationConfig, goldens: Sequence[GoldenSet], file: str) -
     if not found:
         what = f"golden set {golden.label} has no item that is answered in words, so it gives speculation no prompts"
         raise ConfigError(f"{what}; name another set or a file of prompts", file=file)
-    return found[: asked.max_prompts]
+    count = min(asked.max_prompts, len(found))
+    return tuple(found[place * len(found) // count] for place in range(count))
 
 
 def _of_file(path: Path) -> Iterator[GoldenItem]:

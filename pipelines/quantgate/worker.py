@@ -43,6 +43,7 @@ from quantgate.records import (
     GoldenItem,
     GoldenSet,
     KLStatistics,
+    KVCache,
     ModelSource,
     Opened,
     ScoreSheet,
@@ -153,7 +154,12 @@ def _open(desk: Desk, request: dict[str, Any]) -> Opened:
     desk.device = plugins.load("device", config.kind)(config)
     desk.device.release()
     desk.base_bytes = desk.device.live_bytes()
-    settings = EngineSettings(threads=config.threads, scoring_only=bool(request.get("scoring_only", False)))
+    settings = EngineSettings(
+        threads=config.threads,
+        scoring_only=bool(request.get("scoring_only", False)),
+        kv_cache=None if request.get("kv_cache") is None else _record(request, "kv_cache", KVCache),
+        cached_scoring=bool(request.get("cached_scoring", False)),
+    )
     desk.session = desk.stack.enter_context(engine.open(_record(request, "artifact", Artifact), settings, desk.device))
     return Opened(loaded=desk.session.loaded, device=desk.device.info)
 

@@ -24,6 +24,8 @@ _FORGETFUL = frozenset({"full", "latent"})
 
 def why_no_trail(run: Forward, shape: ModelShape) -> str | None:
     """Why this model's cache cannot be followed, or None."""
+    if run.blocks is not None:
+        return "its cache is kept in fewer bits, and a token in a block is not taken back"
     kept = sorted({layer.kind for layer in shape.layers} - _FORGETFUL)
     if kept or any(layer.window for layer in shape.layers):
         what = kept[0] if kept else "window"

@@ -176,6 +176,10 @@ def _flips_share(check: Check) -> float | None:
 def _memory(row: MeasurementRow) -> Iterator[_Raw]:
     """Weights and ceiling. Freed memory of a simulated variant is arithmetic and not published as measured."""
     yield "memory/weight_bytes", row.weight_bytes, 0
+    if row.kv_bytes:
+        yield "memory/kv_bytes_per_token", row.kv_bytes.measured_bytes / row.kv_bytes.tokens, 0
+        yield "memory/kv_measured_over_arithmetic", row.kv_bytes.ratio, 0
+        yield "memory/kv_freed_share", row.kv_bytes.freed_share, 0
     if not row.freed_simulated:
         yield "memory/freed_bytes", row.freed_bytes, 0
         yield "memory/freed_share", row.freed_share, 0
@@ -211,13 +215,14 @@ def params_of(report: Report, variant: str | None) -> dict[str, str]:
         "bits": bits,
         "granularity": granularity,
         "dtype": row.dtype if row else None,
+        "kv_cache": row.kv_cache.scheme if row and row.kv_cache else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
 def scheme_parts(scheme: str) -> tuple[str | None, str | None]:
     """Bits and granularity of ``w4a16-g64`` and its like: ``("4", "group:64")``; a float variant has neither."""
-    found = re.fullmatch(r"w(\d+)a\d+(?:-(channel)|-g(.+))?", scheme)
+    found = re.fullmatch(r"w(\d+)a\d+(?:-(channel)|-g(.+?))?(?:-kv\d+)?", scheme)
     if found is None:
         return None, None
     return found[1], found[2] or (f"group:{found[3]}" if found[3] else "tensor")

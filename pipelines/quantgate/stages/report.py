@@ -207,6 +207,8 @@ def _measurement(one: VariantEvidence, reference: VariantEvidence) -> Measuremen
         failures=one.failures,
         reused=one.reused,
         proof=None if artifact is None else artifact.proof,
+        kv_cache=None if loaded is None else loaded.kv_cache,
+        kv_bytes=None if loaded is None else loaded.kv_bytes,
     )
 
 
