@@ -172,7 +172,8 @@ def why_no_blocks(shape: ModelShape, kv: KVCache) -> str | None:
         return f"a cache in fewer bits is for full attention in every layer; this model has layers of kind {kind}"
     odd = next((layer for layer in shape.layers if group_elements(layer) < FEWEST_IN_GROUP), None)
     if odd is not None:
-        return f"head widths {odd.key_width} and {odd.value_width} give groups of {group_elements(odd)}; at least {FEWEST_IN_GROUP} are needed"
+        widths = f"head widths {odd.key_width} and {odd.value_width}"
+        return f"{widths} give groups of {group_elements(odd)} elements, and a cache in fewer bits needs {FEWEST_IN_GROUP} at least"
     return None
 
 

@@ -21,12 +21,15 @@ import numpy as np
 
 from quantgate.devices.fake import FakeDevice
 from quantgate.errors import EngineError, NumericallyInvalid, OutOfMemory
+from quantgate.kvcache import kv_bytes_per_row, quantized_bytes
 from quantgate.quantizers.fake import CRAMPED_TOKENS, SCRIPT, fault_of
 from quantgate.records import (
     Artifact,
     ChoiceLogProbs,
     EngineSettings,
     GoldenItem,
+    KVBytes,
+    KVCache,
     LayerShape,
     Loaded,
     ModelShape,
@@ -82,7 +85,7 @@ class FakeEngine:
         script = json.loads((Path(artifact.path) / SCRIPT).read_text(encoding="utf-8"))
         device.allocate(int(script["weight_bytes"]))
         try:
-            yield FakeSession(script, device)
+            yield FakeSession(script, device, settings.kv_cache)
         finally:
             device.free(int(script["weight_bytes"]))
 
@@ -90,11 +93,11 @@ class FakeEngine:
 class FakeSession:
     """The scripted model, loaded."""
 
-    def __init__(self, script: dict[str, Any], device: FakeDevice) -> None:
-        self._script, self._device = script, device
+    def __init__(self, script: dict[str, Any], device: FakeDevice, kv: KVCache | None) -> None:
+        self._script, self._device, self._kv = script, device, kv
         self.shape = SHAPE
         self.tokenizer = FakeTokenizer()
-        self.loaded = _loaded(script)
+        self.loaded = _loaded(script, kv)
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Step]:
         self._misbehave()
@@ -161,12 +164,7 @@ class FakeSession:
                 time.sleep(3600)
 
     def _take(self, rows: int, tokens: Sequence[int]) -> int:
-        size = (
-            rows
-            * len(tokens)
-            * sum(one.kv_heads * (one.key_width + one.value_width) for one in SHAPE.layers)
-            * KV_BYTES_PER_ELEMENT
-        )
+        size = rows * _cache_bytes(len(tokens), self._kv)
         self._device.allocate(size)
         return size
 
@@ -177,7 +175,8 @@ class FakeSession:
         return (*self.tokenizer.encode(f" {text}", add_bos=False), EOS)[: request.max_new_tokens]
 
     def _first(self, running: dict[str, int], index: int) -> dict[str, float] | None:
-        return dict.fromkeys(running, -0.1 - self._script["error_rate"]) if index == 0 and not self._bad else None
+        moved = -0.1 - self._script["error_rate"] - self._rounding
+        return dict.fromkeys(running, moved) if index == 0 and not self._bad else None
 
     def _answer(self, prompt: str) -> str:
         """The right sum, or the right sum plus one for the scripted share of prompts."""
@@ -192,7 +191,12 @@ class FakeSession:
     def _loglikelihood(self, choice: str, answer: str) -> float | None:
         if self._bad:
             return None
-        return -(0.2 if choice == answer else 3.0) * len(choice) - float(self._script["error_rate"])
+        return -(0.2 if choice == answer else 3.0) * len(choice) - float(self._script["error_rate"]) - self._rounding
+
+    @property
+    def _rounding(self) -> float:
+        """What a cache in fewer bits takes off every log-likelihood, in nats."""
+        return 0.0 if self._kv is None else 2.0**-self._kv.bits
 
     def _logits(self, prompt: str) -> np.ndarray[Any, Any]:
         logits = np.zeros(SHAPE.vocabulary, dtype=np.float32)
@@ -246,7 +250,11 @@ def _draw(prompt: str, seed: int) -> float:
     return int.from_bytes(hashlib.sha256(f"{seed}\0{prompt}".encode()).digest()[:8], "big") / 2**64
 
 
-def _loaded(script: dict[str, Any]) -> Loaded:
+def _cache_bytes(tokens: int, kv: KVCache | None) -> int:
+    return kv_bytes_per_row(SHAPE, tokens, KV_BYTES_PER_ELEMENT) if kv is None else quantized_bytes(SHAPE, (tokens, 0), KV_BYTES_PER_ELEMENT, kv)
+
+
+def _loaded(script: dict[str, Any], kv: KVCache | None) -> Loaded:
     quantized = script["bits"] is not None
     return Loaded(
         weight_bytes=int(script["weight_bytes"]),
@@ -260,4 +268,11 @@ def _loaded(script: dict[str, Any]) -> Loaded:
         weights_sha256=hashlib.sha256(json.dumps(script, sort_keys=True).encode()).hexdigest(),
         tied=True,
         load_s=0.0,
+        kv_cache=kv,
+        kv_bytes=None if kv is None else _kv_bytes(kv),
     )
+
+
+def _kv_bytes(kv: KVCache) -> KVBytes:
+    stored = _cache_bytes(64, kv)
+    return KVBytes(tokens=64, measured_bytes=stored, arithmetic_bytes=stored, float_bytes=_cache_bytes(64, None))

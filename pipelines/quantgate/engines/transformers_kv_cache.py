@@ -38,7 +38,7 @@ class Blocks:
         return Cache(layers=[BlockLayer(self.kv, group) for group in self.groups])
 
 
-class BlockLayer(DynamicLayer):
+class BlockLayer(DynamicLayer):  # type: ignore[misc] # the library has no types here
     """One layer's cache: blocks first, then ``keys`` and ``values`` in float."""
 
     def __init__(self, kv: KVCache, group: int) -> None:

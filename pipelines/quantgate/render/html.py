@@ -25,7 +25,7 @@ from quantgate.records import (
     SpeedRow,
     Verdict,
 )
-from quantgate.render import distance, figures, flips, proof, speculation
+from quantgate.render import distance, figures, flips, kv, proof, speculation
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -402,6 +402,7 @@ def _memory(report: Report) -> _Html:
         _figure(figures.memory_figure(report, heading=False), figures.memory_finding(report)),
         *chains,
         _ceiling_table(report, at) if report.measurements else _el("p", "No memory was measured."),
+        kv.part(report),
         _el(
             "p",
             "KV tokens are the tokens of cache that the freed bytes hold. Predicted is arithmetic: room over what one request "
