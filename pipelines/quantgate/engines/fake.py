@@ -251,7 +251,9 @@ def _draw(prompt: str, seed: int) -> float:
 
 
 def _cache_bytes(tokens: int, kv: KVCache | None) -> int:
-    return kv_bytes_per_row(SHAPE, tokens, KV_BYTES_PER_ELEMENT) if kv is None else quantized_bytes(SHAPE, (tokens, 0), KV_BYTES_PER_ELEMENT, kv)
+    if kv is None:
+        return kv_bytes_per_row(SHAPE, tokens, KV_BYTES_PER_ELEMENT)
+    return quantized_bytes(SHAPE, (tokens, 0), KV_BYTES_PER_ELEMENT, kv)
 
 
 def _loaded(script: dict[str, Any], kv: KVCache | None) -> Loaded:
