@@ -21,7 +21,7 @@ from quantgate.levers.speculative import Job, Prompt
 from quantgate.records import DeviceConfig, EngineSettings, GoldenItem
 from sessions import device, quiet
 
-PROMPTS, OUTPUT_TOKENS = 50, 16
+PROMPTS, OUTPUT_TOKENS = 50, 12
 DEVICE = CpuDevice(DeviceConfig(threads=1))
 
 
