@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipelines" / "quantgate"
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
-    "docs/judging-files.md", "docs/signing.md",
+    "docs/judging-files.md", "docs/signing.md", "docs/levers.md",
 )  # fmt: skip
 ADAPTERS = ("quantizers", "engines", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render")
 PARTS_OF_ADAPTERS = {
@@ -44,6 +44,9 @@ PARTS_OF_ADAPTERS = {
     "engines/transformers_distributions",
     "engines/transformers_forward",
     "engines/transformers_scoring",
+    "engines/transformers_trail",
+    "engines/transformers_kv_cache",
+    "engines/transformers_kv_scoring",
     "engines/forest",
     "sinks/mlflow_store",
     "sinks/mlflow_figures",
