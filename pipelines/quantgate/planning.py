@@ -144,7 +144,8 @@ def _stand_in(config: RunConfig, folder: Path) -> Artifact:
 def _variant(
     config: RunConfig, variant: Variant, sizes: forecast.Sizes | None, budget: int | None, base: Artifact | None
 ) -> VariantForecast:
-    return replace(forecast.sized(variant, sizes, budget, config.workload), why_not=_why_not(config, variant, base))
+    found = forecast.sized(variant, sizes, budget, config.workload)
+    return replace(found, why_not=_why_not(config, variant, base) or found.why_not)
 
 
 def _why_not(config: RunConfig, variant: Variant, base: Artifact | None) -> str | None:

@@ -105,17 +105,17 @@ def test_a_cache_in_fewer_bits_is_a_variant_like_any_other(chain: Chain) -> None
 def test_the_real_engine_through_the_whole_gate(chain: Chain) -> None:
     """A small trained model with its cache in 8 bits: the reference's weights, other log-likelihoods, and no loss that counts."""
     speculators.train(chain.root / "model", hidden=32, layers=2, steps=60)
-    colours = speculators.COLOURS
+    colours, ends = speculators.COLOURS, ["box.", "cow.", "hat.", "the"]
     rows = [
         {
-            "id": f"box-{number}", "slice": "all", "template": "raw", "metric": "multiple_choice", "choices": list(colours),
-            "prompt": " ".join(f"the {colours[(number + step) % 4]} box." for step in range(1 + number // 4)) + " the",
-            "answer": (number + 1 + number // 4) % 4,
+            "id": f"box-{number}", "slice": "all", "template": "raw", "metric": "multiple_choice", "answer": number % 4,
+            "prompt": " ".join(f"the {colours[(number + step) % 4]} box." for step in range(number // 4)) + f" the {colours[number % 4]}",
+            "choices": ends[-(number % 4) :] + ends[: -(number % 4)] if number % 4 else ends,
         }
         for number in range(24)
     ]  # fmt: skip
     write_golden(chain.root / "golden" / "words" / "v1", rows)
-    chain.policy(checks=[{"kind": "quality", "margin": 0.4}], require_controls=False, objective="smallest_loss")
+    chain.policy(checks=[{"kind": "quality", "margin": 0.25}], require_controls=False, objective="smallest_loss")
     done = chain.run(
         "--allow-underpowered",
         model={"name": "tiny", "path": "model"},

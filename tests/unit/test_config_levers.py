@@ -103,7 +103,7 @@ def test_a_cache_in_fewer_bits_is_refused(tmp_path: Path, bad: list[dict[str, An
     """Bits and backends that there are not, and variants whose cache is float by what they are."""
     made = Chain(root=tmp_path, executor="process")
     made.policy()
-    with pytest.raises(ConfigError, match="kv_cache|identity") as caught:
+    with pytest.raises(ConfigError, match=r"kv_cache|identity") as caught:
         load_run(made.config(variants=bad))
     assert said in str(caught.value)
     assert caught.value.line is not None

@@ -19,6 +19,7 @@ from quantgate.render.policy import Paragraph, paragraphs
 from quantgate.render.quantities import UNKNOWN, count, fixed, margin_points, percent, points
 from quantgate.stages.checks import OF_DISTRIBUTIONS
 from quantgate.stages.early import large_enough, look_sizes
+from quantgate.stages.lever_checks import SPECULATION
 from quantgate.stages.quality import part_of, slice_names
 from quantgate.stats.power import items_needed, items_without_a_flip, largest_flip_rate, power, smallest_margin
 from quantgate.stats.sequential import planned_looks, simulated_stops
@@ -274,8 +275,9 @@ def _names_faults(
 
 def _waiver_faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str | None) -> Iterator[Fault]:
     known = [name for rule in policy.checks if rule.tier == "required" for name in check_names(rule, golden_sets, texts)]
+    levers = {rule.kind for rule in policy.checks if rule.tier == "required" and rule.kind in SPECULATION}
     for index, waiver in enumerate(policy.waivers):
-        if waiver.check not in known:
+        if waiver.check not in known and waiver.check.partition("/")[0] not in levers:  # which drafters there are is the run's affair
             what = f"the policy has no required check '{waiver.check}': {_nearest(waiver.check, known)}"
             yield Fault(where=("waivers", index, "check"), what=what)
 
@@ -310,6 +312,8 @@ def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference], texts: 
             return [f"memory/{rule.kind}"]
         case "ceiling_ratio":
             return ["ceiling/ratio"]
+        case kind if kind in SPECULATION:
+            return [f"{kind}/*"]
         case kind if kind in OF_DISTRIBUTIONS and texts is not None:
             return [f"{kind}/{texts}"]
         case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,28 @@ def test_a_parting_is_found_with_its_place() -> None:
     found = speculative.parting(toys.RuleSession(lambda row: 7), Prompt(name="p", tokens=(5,)), ((7, 8, 9), (7, 8, 1)), 2)
     assert (found.prompt, found.at, found.margin, found.noise) == ("p", 2, 1.0, 0.0)
     assert not found.is_rounding
+
+
+class Rounding(toys.RuleTrail):
+    """Logits that move by a hundredth with each token that is read along; the likeliest leads by a tenth."""
+
+    def last_logits(self) -> Any:
+        logits = 0.1 * super().last_logits()
+        logits[..., 9] += 0.01 * (logits.shape[1] - 1)
+        return logits
+
+
+@pytest.mark.parametrize(("draft_tokens", "explained"), [(2, False), (8, True)])
+def test_what_reading_together_moves_is_held_against_the_lead(
+    monkeypatch: pytest.MonkeyPatch, draft_tokens: int, explained: bool
+) -> None:
+    """Noise is what the same tokens' logits move when more are read at once; a lead of at most twice that may turn round."""
+    session = toys.RuleSession(lambda row: 7)
+    monkeypatch.setattr(session, "follow", lambda contexts: Rounding(session, contexts))
+    found = speculative.parting(session, Prompt(name="p", tokens=(5,)), ((7, 7, 7), (7, 7, 9)), draft_tokens)
+    assert found.margin == pytest.approx(0.1)
+    assert found.noise == pytest.approx(0.01 * draft_tokens)
+    assert found.is_rounding is explained
 
 
 def test_a_prompt_that_does_not_fit_is_refused(pair: tuple[TransformersSession, TransformersSession]) -> None:
