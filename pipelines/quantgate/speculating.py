@@ -60,6 +60,9 @@ def prompts(asked: SpeculationConfig, goldens: Sequence[GoldenSet], file: str) -
     if golden is None:
         known = ", ".join(one.name for one in goldens)
         raise ConfigError(f"speculation takes prompts of golden set '{asked.golden_set}', which the run does not have: {known}", file=file)
+    if golden.harness is not None:
+        what = f"golden set {golden.label} is a task of lm-evaluation-harness, which asks in its own code"
+        raise ConfigError(f"{what}; speculation takes prompts of a golden set of your own, or of a file", file=file)
     worded = {name for name in {item.metric for item in golden.items} if plugins.load("metric", name)().info.needs == "text"}
     found = tuple(item for item in golden.items if item.metric in worded and not item.choices)
     if not found:
