@@ -1595,6 +1595,8 @@ class SpeculationFigures:
     partings: int
     """Outputs that are not token-identical to plain greedy decoding."""
     partings_beyond_rounding: int
+    first_parting: Parting | None = None
+    """The one that parts earliest in its output."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ Ratios under one are losses and are shown as such; a drafter that could not be m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from quantgate.records import Report, SpeculationFigures, SpeculationRow
 from quantgate.render import quantities as q
@@ -20,15 +20,29 @@ def part(report: Report) -> Html:
     """A heading, the figure, a table of passes and one of what the drafters take; nothing where speculation was not asked for."""
     if not report.speculation:
         return Html("")
+    lines = [*(row.sentence for row in report.speculation), *_partings(report)]
     return join(
         [
             el("h3", "Speculative decoding"),
             figure(ratio_figure(report), ratio_finding(report)),
-            el("ul", *(el("li", row.sentence) for row in report.speculation), class_="sentences"),
+            el("ul", *(el("li", line) for line in lines), class_="sentences"),
             _passes(report.speculation),
             _prices(report.speculation),
         ]
     )
+
+
+def _partings(report: Report) -> Iterator[str]:
+    """Where the earliest output parts, for each pass that has one."""
+    for row in report.speculation:
+        for one in row.figures:
+            if (found := one.first_parting) is not None:
+                lead, noise = (q.significant(value) for value in (found.margin, found.noise))
+                where = f"{row.drafter}, {one.draft_tokens} drafted tokens at batch {one.batch_size}"
+                yield (
+                    f"{where}: {found.prompt} parts at token {found.at + 1} of its output, where the likeliest token leads by {lead} and "
+                    f"reading in another order moves a logit by {noise} at most."
+                )
 
 
 def cells(row: SpeculationRow, one: SpeculationFigures) -> list[Cell]:

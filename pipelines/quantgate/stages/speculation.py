@@ -88,6 +88,7 @@ def _figures(one: SpeculationPass) -> SpeculationFigures:
         speed_ratio_high=max(one.ratios, default=None),
         partings=len(one.partings),
         partings_beyond_rounding=sum(not each.is_rounding for each in one.partings),
+        first_parting=min(one.partings, key=lambda each: each.at, default=None),
     )
 
 
