@@ -136,3 +136,13 @@ def test_the_real_engine_through_the_whole_gate(chain: Chain) -> None:
     stored = json.loads((chain.last / "evidence.json").read_text(encoding="utf-8"))["body"]["variants"]
     assert stored[0]["loaded"]["weights_sha256"] == stored[1]["loaded"]["weights_sha256"]
     assert {one["sheets"][0]["conditions"]["layout"] for one in stored} == {"cached"}
+
+
+def test_a_resumed_run_goes_on_with_its_speculation(chain: Chain) -> None:
+    """What was measured of a drafter is kept in the run's folder and read from there; a run of its own measures anew."""
+    asked = {"variants": FAST, "levers": {"speculation": {**SPECULATION, "drafters": ["prompt_lookup"]}}}
+    assert chain.run(**asked).code == 0
+    path = chain.last / "levers" / "speculation" / "prompt_lookup.json"
+    before = path.stat().st_mtime_ns
+    assert chain.run("--resume", chain.last, **asked).code == 0
+    assert path.stat().st_mtime_ns == before
