@@ -39,8 +39,10 @@ from quantgate.records import (
     DatasetSource,
     DeviceConfig,
     DivergenceConfig,
+    Drafter,
     DrawnRequests,
     HarnessSource,
+    KVCache,
     Lengths,
     Levers,
     ModelSource,
@@ -48,6 +50,7 @@ from quantgate.records import (
     Role,
     Scalar,
     Sequential,
+    SpeculationConfig,
     Tier,
     TimingConfig,
     Variant,
@@ -71,7 +74,7 @@ DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 MISREAD = re.compile(r"[-+]?(0[0-9_]+(\..*)?|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 """Numbers that YAML does not read as they stand: 0300 is octal, and 1:30 is counted in sixties."""
 SMALLEST_MARGIN = 1e-6
-SHARES = ("freed_share", "share_quantized", "top1_agreement", "rms_probability_change")
+SHARES = ("freed_share", "share_quantized", "top1_agreement", "rms_probability_change", "speculation_acceptance")
 """Kinds whose limit is a share, 1 at most."""
 CALIBRATED = frozenset({"gptq"})
 """Quantizers that the run's calibration set goes to; any other gets one where its variant names it."""
@@ -93,6 +96,9 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
     "top1_agreement": ("minimum",),
     "batching_utilisation_gain": ("minimum",),
     "batching_itl_p99_ratio": ("maximum",),
+    "speculation_acceptance": ("minimum",),
+    "speculation_lossless": (),
+    "speculation_speed_ratio": ("minimum",),
 }
 """What each kind of check must give, and nothing else of these."""
 FOR_QUALITY = ("slice", "scale", "better")
@@ -212,6 +218,11 @@ class _Calibration(_Section):
     seed: Annotated[int, Field(ge=0)] = 0
 
 
+class _KVCache(_Section):
+    bits: Literal[8, 4, 2]
+    backend: Literal["torch"] = "torch"
+
+
 class _Variant(_Section):
     name: Annotated[str, Field(pattern=NAME)]
     quantizer: str
@@ -222,6 +233,7 @@ class _Variant(_Section):
     python: str | None = None
     calibration: _Calibration | None = None
     measure: Literal["all", "quality"] = "all"
+    kv_cache: _KVCache | None = None
 
 
 class _Workload(_Section):
@@ -324,10 +336,36 @@ class _Batching(_Section):
     time_cap: Annotated[float, Field(gt=0)] = 600.0
 
 
+class _Drafter(_Section):
+    """Who drafts: ``prompt_lookup``, or one of these two."""
+
+    self: Annotated[str, Field(pattern=NAME)] | None = None
+    model: _Model | None = None
+
+
+class _Prompts(_Section):
+    """Where prompts come from: one of the two."""
+
+    golden_set: Name | None = None
+    file: Name | None = None
+
+
+class _Speculation(_Section):
+    drafters: Annotated[list[Literal["prompt_lookup"] | _Drafter], Field(min_length=1)]
+    prompts: _Prompts
+    decoding: Literal["greedy", "sampling"] = "greedy"
+    draft_tokens: Annotated[list[Count], Field(min_length=1)] = [2, 4, 8]
+    batch_sizes: Annotated[list[Count], Field(min_length=1)] = [1]
+    max_prompts: Count = 16
+    output_tokens: Annotated[int, Field(ge=2)] = 48
+    repeats: Count = 1
+
+
 class _Levers(_Section):
     """What is tried besides quantization."""
 
     batching: _Batching | None = None
+    speculation: _Speculation | None = None
 
 
 class _MLflow(_Section):
@@ -449,6 +487,7 @@ class _Check(_Section):
             "rms_probability_change", "top1_agreement",
             "perplexity_ratio", "min_speed_ratio", "max_ttft_ratio", "max_itl_p99_ratio",
             "batching_utilisation_gain", "batching_itl_p99_ratio",
+            "speculation_acceptance", "speculation_lossless", "speculation_speed_ratio",
         ],
         _said("What is asked. Only quality and perplexity_ratio can let a variant pass; the others can block one."),
     ]  # fmt: skip
@@ -573,6 +612,7 @@ def load_run(path: Path) -> RunConfig:
     _check_texts(raw, document, base)
     _check_baseline(raw, document)
     _check_batching(raw, document)
+    _check_speculation(raw, document, base)
     policy_path = _resolve(base, raw.policy)
     policy = load_policy(policy_path)
     _check_chances(raw, policy, policy_path)
@@ -593,7 +633,10 @@ def load_run(path: Path) -> RunConfig:
         timing=_timing(raw.timing, document),
         batch_plan=BatchPlan(**raw.scoring.model_dump()),
         divergence=None if raw.divergence is None else _divergence(raw.divergence, base, document),
-        levers=Levers(batching=None if raw.levers.batching is None else _batching(raw.levers.batching, raw, base)),
+        levers=Levers(
+            batching=None if raw.levers.batching is None else _batching(raw.levers.batching, raw, base),
+            speculation=None if raw.levers.speculation is None else _speculation(raw.levers.speculation, base),
+        ),
         out=_resolve(base, raw.out),
         cache=_cache(raw.cache, base),
         sinks=tuple(raw.sinks),
@@ -823,6 +866,25 @@ def _lengths(raw: int | _Lengths) -> Lengths:
     return Lengths(kind="uniform", least=least, most=most)
 
 
+def _speculation(raw: _Speculation, base: Path) -> SpeculationConfig:
+    return SpeculationConfig(
+        drafters=tuple(_drafter(one, base) for one in raw.drafters),
+        draft_tokens=tuple(sorted(set(raw.draft_tokens))),
+        batch_sizes=tuple(sorted(set(raw.batch_sizes))),
+        golden_set=raw.prompts.golden_set,
+        path=None if raw.prompts.file is None else str(_resolve(base, raw.prompts.file)),
+        **raw.model_dump(include={"max_prompts", "output_tokens", "repeats"}),
+    )
+
+
+def _drafter(raw: Literal["prompt_lookup"] | _Drafter, base: Path) -> Drafter:
+    if isinstance(raw, str):
+        return Drafter(kind=raw)
+    if raw.model is not None:
+        return Drafter(kind="model", model=_model_source(raw.model, base))
+    return Drafter(kind="self", variant=raw.self)
+
+
 def _size_bytes(value: str | int | float, document: _Document, where: tuple[str | int, ...]) -> int:
     """``600MiB`` -> bytes. A number without unit is bytes; 0 is no budget."""
     try:
@@ -860,6 +922,7 @@ def _variant(raw: _Variant, base: Path, shared: _Calibration | None) -> Variant:
         interpreter=None if raw.python is None else str(_interpreter(base, raw.python)),
         calibration=None if calibration is None else _calibration(calibration, base),
         measure=raw.measure,
+        kv_cache=None if raw.kv_cache is None else KVCache(bits=raw.kv_cache.bits, backend=raw.kv_cache.backend),
     )
 
 
@@ -892,13 +955,17 @@ def _calibration(raw: _Calibration, base: Path) -> Calibration:
 
 
 def _check_sources(raw: _Run, document: _Document) -> None:
-    given = [key for key in ("path", "hub", "package") if getattr(raw.model, key) is not None]
+    _check_source(raw.model, document, ("model",))
+
+
+def _check_source(model: _Model, document: _Document, where: tuple[str | int, ...]) -> None:
+    given = [key for key in ("path", "hub", "package") if getattr(model, key) is not None]
     if len(given) != 1:
         found = " and ".join(given) if given else "none"
-        raise document.error(("model",), f"the model needs exactly one of path, hub or package; found {found}")
-    if raw.model.hub is not None and raw.model.revision is None:
+        raise document.error(where, f"the model needs exactly one of path, hub or package; found {found}")
+    if model.hub is not None and model.revision is None:
         what = "a hub model needs 'revision': the commit that is to be measured, so that it can be found again"
-        raise document.error(("model", "hub"), what)
+        raise document.error((*where, "hub"), what)
 
 
 def _check_golden_sets(raw: _Run, document: _Document) -> None:
@@ -940,6 +1007,10 @@ def _check_variants(raw: _Run, document: _Document, base: Path) -> None:
         if variant.python is not None and not _interpreter(base, variant.python).is_file():
             what = f"there is no interpreter {_interpreter(base, variant.python)}"
             raise document.error(("variants", index, "python"), what)
+    for index, variant in enumerate(raw.variants):
+        if variant.kv_cache is not None and variant.role in ("reference", "identity"):
+            what = f"the {variant.role} is the unquantized model and keeps its cache in float; give 'kv_cache' to a candidate"
+            raise document.error(("variants", index, "kv_cache"), what)
     if raw.variants[references[0]].measure != "all":
         what = "the reference is measured in full: every other figure is compared with its own"
         raise document.error(("variants", references[0], "measure"), what)
@@ -1022,6 +1093,53 @@ def _check_lengths(lengths: _Lengths, document: _Document, where: tuple[str | in
     least, most = (lengths.lognormal.least, lengths.lognormal.most) if lengths.lognormal else lengths.uniform or (1, 1)
     if least > most:
         raise document.error(where, f"the shortest length {least} lies above the longest {most}")
+
+
+def _check_speculation(raw: _Run, document: _Document, base: Path) -> None:
+    """Greedy decoding, prompts from one place, and drafters that are there."""
+    if (asked := raw.levers.speculation) is None:
+        return
+    where: tuple[str | int, ...] = ("levers", "speculation")
+    if asked.decoding == "sampling":
+        what = (
+            "speculation is measured with greedy decoding: under sampling a draft must be accepted by the very distribution that it was "
+            "drawn from, and these drafters give one token and no distribution; write 'decoding: greedy', or leave it out"
+        )
+        raise document.error((*where, "decoding"), what)
+    if (asked.prompts.golden_set is None) == (asked.prompts.file is None):
+        raise document.error((*where, "prompts"), "prompts come from exactly one of golden_set and file")
+    if asked.prompts.file is not None and not _resolve(base, asked.prompts.file).is_file():
+        raise document.error((*where, "prompts", "file"), f"there is no file of prompts {_resolve(base, asked.prompts.file)}")
+    names: list[str] = []
+    for index, one in enumerate(asked.drafters):
+        _check_drafter(one, raw, document, (*where, "drafters", index))
+        if (name := _drafter(one, base).name) in names:
+            raise document.error((*where, "drafters", index), f"drafter {name} stands twice; once is enough")
+        names.append(name)
+
+
+def _check_drafter(one: str | _Drafter, raw: _Run, document: _Document, where: tuple[str | int, ...]) -> None:
+    if isinstance(one, str):
+        return
+    if (one.self is None) == (one.model is None):
+        raise document.error(where, "a drafter is 'prompt_lookup', or exactly one of 'self: VARIANT' and 'model: {...}'")
+    if one.model is not None:
+        _check_source(one.model, document, (*where, "model"))
+        return
+    roles = {variant.name: variant.role for variant in raw.variants}
+    others = [name for name, role in roles.items() if role != "reference"]
+    if one.self not in roles:
+        raise document.error((*where, "self"), f"the run has no variant '{one.self}' to draft: {_nearest(one.self or '', others)}")
+    if roles[one.self] == "reference":
+        what = f"'{one.self}' is the reference, which is drafted for; another variant drafts: {', '.join(others)}"
+        raise document.error((*where, "self"), what)
+    found = next(variant for variant in raw.variants if variant.name == one.self)
+    if found.kv_cache is not None:
+        what = f"variant '{one.self}' keeps its cache in fewer bits, and drafts have to be taken back out of it; name another one"
+        raise document.error((*where, "self"), what)
+    if found.python is not None:
+        what = f"variant '{one.self}' has an interpreter of its own, and a drafter stands in the reference's process; name another one"
+        raise document.error((*where, "self"), what)
 
 
 def _check_names(raw: _Run, document: _Document) -> None:
@@ -1188,7 +1306,7 @@ def _check_limits(check: _Check, document: _Document, index: int) -> None:
         given = getattr(check, key) is not None
         if given and key not in needs:
             raise document.error(
-                ("checks", index, key), f"a check of kind {check.kind} has no '{key}'; it takes {', '.join(needs)}"
+                ("checks", index, key), f"a check of kind {check.kind} has no '{key}'; it takes {', '.join(needs) or 'no limit'}"
             )
         if not given and key in needs:
             raise document.error(("checks", index), f"a check of kind {check.kind} needs '{key}'")

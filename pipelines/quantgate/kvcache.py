@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import gcd
 from typing import Literal, TypeAlias
 
 from quantgate.errors import ConfigError
-from quantgate.records import LayerShape, ModelShape
+from quantgate.records import KVCache, LayerShape, ModelShape
 
 EngineLayout: TypeAlias = Literal["architecture", "transformers", "vllm"]
 LAYOUTS: tuple[EngineLayout, ...] = ("architecture", "transformers", "vllm")
 VLLM_BLOCK_TOKENS = 16
 FLOAT32_BYTES = 4
+MOST_IN_GROUP, FEWEST_IN_GROUP = 64, 8
 _LATENT_TILE = 128
 
 
@@ -133,6 +135,57 @@ def kv_bytes_per_row(shape: ModelShape, tokens: int, bytes_per_element: int) -> 
         raise ConfigError(f"a cache of {tokens} tokens at {bytes_per_element} bytes an element is not possible")
     kv = CacheType(name=f"{bytes_per_element} bytes", block_bytes=bytes_per_element)
     return _cache_bytes(shape, tokens, kv, 1) + sum(_state_bytes(layer, bytes_per_element) for layer in shape.layers)
+
+
+def row_bytes(shape: ModelShape, prompt_tokens: int, output_tokens: int, element_bytes: int, kv: KVCache | None) -> int:
+    """The most that one request holds while it is written, in the layout that the shape has, state included.
+
+    With a cache in fewer bits the prompt lies in blocks, and up to ``residual_tokens`` of the output in float: either the end takes most,
+    or the moment before the last time that they went into blocks.
+    """
+    if kv is None:
+        return kv_bytes_per_row(shape, prompt_tokens + output_tokens, element_bytes)
+    before = (output_tokens + 1) // kv.residual_tokens * kv.residual_tokens - 1
+    moments = [output_tokens, *([before] if before > 0 else [])]
+    return max(quantized_bytes(shape, (prompt_tokens, written), element_bytes, kv) for written in moments)
+
+
+def quantized_bytes(shape: ModelShape, tokens: tuple[int, int], element_bytes: int, kv: KVCache) -> int:
+    """Bytes of a cache in fewer bits after so many tokens of a prompt and so many written one by one behind it.
+
+    Raises ``ConfigError`` for layers that such a cache does not reach, and for head widths that give no groups.
+    """
+    if (why := why_no_blocks(shape, kv)) is not None:
+        raise ConfigError(why)
+    read, written = tokens
+    residual = written % kv.residual_tokens
+    plain = CacheType(name=f"{element_bytes} bytes", block_bytes=element_bytes)
+    stored = [(_token_bytes(layer, block_type(layer, kv, element_bytes)), _token_bytes(layer, plain)) for layer in shape.layers]
+    return sum((read + written - residual) * blocks + residual * floats for blocks, floats in stored)
+
+
+def why_no_blocks(shape: ModelShape, kv: KVCache) -> str | None:
+    """Why a model's cache cannot be kept in fewer bits, or None."""
+    other = next((layer for layer in shape.layers if layer.kind != "full" or layer.window or layer.state_elements), None)
+    if other is not None:
+        kind = "window" if other.window else "state" if other.state_elements else other.kind
+        return f"a cache in fewer bits is for full attention in every layer; this model has layers of kind {kind}"
+    odd = next((layer for layer in shape.layers if group_elements(layer) < FEWEST_IN_GROUP), None)
+    if odd is not None:
+        widths = f"head widths {odd.key_width} and {odd.value_width}"
+        return f"{widths} give groups of {group_elements(odd)} elements, and a cache in fewer bits needs {FEWEST_IN_GROUP} at least"
+    return None
+
+
+def group_elements(layer: LayerShape) -> int:
+    """Elements of a head's vector that share a scale and an offset: the largest divisor of both widths and of 64."""
+    return gcd(layer.key_width, layer.value_width, MOST_IN_GROUP)
+
+
+def block_type(layer: LayerShape, kv: KVCache, element_bytes: int) -> CacheType:
+    """A group as it is stored: its codes, and a scale and an offset in the model's float type."""
+    elements = group_elements(layer)
+    return CacheType(name=kv.scheme, block_bytes=elements * kv.bits // 8 + 2 * element_bytes, block_elements=elements)
 
 
 def kv_bytes_per_token(shape: ModelShape, bytes_per_element: int) -> int:

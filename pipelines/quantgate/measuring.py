@@ -32,6 +32,7 @@ from quantgate.records import (
     GoldenSet,
     KLStatistics,
     LeftOut,
+    ModelSource,
     Opened,
     RunInfo,
     ScoreSheet,
@@ -170,10 +171,8 @@ class _Lazy:
         """The loaded variant, opened once."""
         if self._opened is None:
             config, artifact = self._work.config, self._work.evidence[self._variant.name].artifact
-            scoring_only = not _is_filled(self._variant)
-            self._opened = self.ask(
-                "open", Opened, artifact=artifact, engine=config.engine, device=config.device, scoring_only=scoring_only
-            )
+            values = {"artifact": artifact, "engine": config.engine, "device": config.device, **_cache(self._work, self._variant)}
+            self._opened = self.ask("open", Opened, scoring_only=not _is_filled(self._variant), **values)
         return self._opened
 
     def _started(self) -> Worker:
@@ -223,46 +222,35 @@ def _machine(work: Run) -> dict[str, Any]:
     return {"cpu": work.fingerprint.cpu, "platform": work.fingerprint.platform, "device": rundir.plain(work.config.device)}
 
 
-def _way(variant: Variant) -> dict[str, Any]:
-    """What a variant that is only scored may be loaded with is part of its results' keys; those of the others stay as they were."""
-    return {} if _is_filled(variant) else {"scoring_only": True}
+def _way(work: Run, variant: Variant) -> dict[str, Any]:
+    """How a variant is loaded, where it is not the usual way, is part of its results' keys."""
+    return {**({} if _is_filled(variant) else {"scoring_only": True}), **_cache(work, variant)}
+
+
+def _cache(work: Run, variant: Variant) -> dict[str, Any]:
+    """How its cache is kept; where one variant's is kept in fewer bits, all are scored through theirs, so that they are comparable."""
+    if all(one.kv_cache is None for one in work.config.variants):
+        return {}
+    return {"kv_cache": variant.kv_cache, "cached_scoring": True}
 
 
 def _as_built(variant: Variant) -> Variant:
-    """What the artifact depends on: not the role, not what is measured, and of the calibration set its texts, not their place."""
+    """What the artifact depends on: not the role, the cache or what is measured, and of the calibration set its texts, not their place."""
     calibration = variant.calibration
     if calibration is not None and calibration.sha256:
         calibration = replace(calibration, name="", path=None, dataset=None, config=None, revision=None)
-    return replace(variant, role="candidate", measure="all", calibration=calibration)
+    return replace(variant, role="candidate", measure="all", calibration=calibration, kv_cache=None)
 
 
 def _quantize(work: Run, variant: Variant) -> None:
     if (reason := fitting.refusal(variant, work.config.model, work.config.device, None)) is not None:
         raise quantize.NotSupported(f"not run: {reason}")
     base = None if variant.role == "reference" else work.base
-    key = _key(
-        work,
-        model=work.fingerprint.model_sha256,
-        variant=_as_built(variant),
-        base=None if base is None else base.sha256,
-        device=work.config.device.kind,
-    )
+    key = _built_key(work, variant, base, work.fingerprint.model_sha256)
     work.display.step(variant.name, "quantize")
     found = None if work.shelf.fresh else rundir.stored_artifact(work.config.cache / "artifacts" / key)
     if found is None:
-        with ExitStack() as stack:
-            (work.folder / "logs").mkdir(parents=True, exist_ok=True)
-            found = _Lazy(work, variant, stack).ask(
-                "quantize",
-                Artifact,
-                model=work.config.model,
-                variant=variant,
-                base=base,
-                device=work.config.device,
-                cache=str(work.config.cache),
-                key=key,
-                fresh=work.shelf.fresh,
-            )
+        found = _built(work, variant, base, work.config.model, key)
         work.display.step_done(reused=False)
     else:
         one = work.evidence[variant.name]
@@ -270,6 +258,34 @@ def _quantize(work: Run, variant: Variant) -> None:
         work.display.step_done(reused=True)
     rundir.put(work.folder / "variants" / variant.name / "artifact.json", kind="artifact", key=key, record=found)
     work.evidence[variant.name] = replace(work.evidence[variant.name], artifact=found)
+
+
+def build(work: Run, variant: Variant, base: Artifact | None, model: ModelSource) -> Artifact:
+    """The artifact of a model that is none of the run's variants, from the cache or made now."""
+    key = _built_key(work, variant, base, provenance.model_digest(model))
+    found = None if work.shelf.fresh else rundir.stored_artifact(work.config.cache / "artifacts" / key)
+    return _built(work, variant, base, model, key) if found is None else found
+
+
+def _built_key(work: Run, variant: Variant, base: Artifact | None, model_sha256: str | None) -> str:
+    sha256, device = None if base is None else base.sha256, work.config.device.kind
+    return _key(work, model=model_sha256, variant=_as_built(variant), base=sha256, device=device)
+
+
+def _built(work: Run, variant: Variant, base: Artifact | None, model: ModelSource, key: str) -> Artifact:
+    with ExitStack() as stack:
+        (work.folder / "logs").mkdir(parents=True, exist_ok=True)
+        return _Lazy(work, variant, stack).ask(
+            "quantize",
+            Artifact,
+            model=model,
+            variant=variant,
+            base=base,
+            device=work.config.device,
+            cache=str(work.config.cache),
+            key=key,
+            fresh=work.shelf.fresh,
+        )
 
 
 def _measure(work: Run, variant: Variant) -> None:
@@ -302,7 +318,7 @@ def _measure(work: Run, variant: Variant) -> None:
 
 def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
     artifact = work.evidence[variant.name].artifact
-    key = _key(work, artifact=artifact, engine=work.config.engine, **_machine(work), **_way(variant))
+    key = _key(work, artifact=artifact, engine=work.config.engine, **_machine(work), **_way(work, variant))
     opened = _kept(work, variant, "load", Opened, key, lazy.open)
     work.evidence[variant.name] = replace(work.evidence[variant.name], loaded=opened.loaded, device=opened.device)
 
@@ -315,7 +331,7 @@ def _ask_canary(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> Non
     plan, base = work.config.batch_plan, work.canaries.get(one.name)
     artifact = work.evidence[variant.name].artifact
     parts = {"artifact": artifact, "engine": work.config.engine, "golden": one.sha256, "plan": plan, "prompts": prompts, "base": base}
-    key = _key(work, **parts, **_machine(work))
+    key = _key(work, **parts, **_machine(work), **_way(work, variant))
     values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan}
     if variant.role == "reference":
 
@@ -343,7 +359,7 @@ def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy, token_budge
     plan = plan if token_budget is None else replace(plan, token_budget=token_budget)
     artifact = work.evidence[variant.name].artifact
     parts = {"artifact": artifact, "golden": one.sha256, "plan": plan}
-    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(variant), **_early(work, variant, one))
+    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(work, variant), **_early(work, variant, one))
 
     def make() -> ScoreSheet:
         lazy.open()
@@ -416,7 +432,7 @@ def _read(work: Run, variant: Variant, texts: Texts, lazy: _Lazy) -> None:
         divergence=replace(config, path=config.name),
         base=None if variant.role == "reference" else (base, reference.artifact),
         **_machine(work),
-        **_way(variant),
+        **_way(work, variant),
     )
     values = {"divergence": config, "texts_sha256": texts.sha256}
     stage = f"read {texts.name}"
@@ -500,7 +516,7 @@ def _diverge(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
     artifact = work.evidence[variant.name].artifact
     base = work.distributions.get(one.name)
     parts = {"artifact": artifact, "golden": one.sha256, "plan": plan, "base": base}
-    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(variant))
+    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(work, variant))
     values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan}
     if variant.role == "reference":
 
@@ -535,7 +551,8 @@ def _plan(plan: BatchPlan, variant: Variant) -> BatchPlan:
 def _fill(work: Run, variant: Variant, lazy: _Lazy) -> None:
     config, artifact = work.config, work.evidence[variant.name].artifact
     budget = _budget(work, variant)
-    key = _key(work, artifact=artifact, engine=config.engine, workload=config.workload, budget=budget, seed=SEED, **_machine(work))
+    parts = {"artifact": artifact, "engine": config.engine, "workload": config.workload, "budget": budget, "seed": SEED}
+    key = _key(work, **parts, **_machine(work), **_way(work, variant))
 
     def make() -> Capacity:
         lazy.open()
@@ -553,6 +570,22 @@ def _budget(work: Run, variant: Variant) -> int:
     if info is None:
         raise MeasureError("the device is not known, so its memory is not either")
     return info.total_bytes
+
+
+# ---------------------------------------------------------------------------------------------- for levers
+
+
+def key_of(work: Run, **parts: Any) -> str:
+    """Digest of what a lever's result depends on."""
+    return _key(work, **parts)
+
+
+def opened(work: Run, variant: Variant, stack: ExitStack) -> _Lazy:
+    """A variant in a process of its own, loaded; the process ends with the stack."""
+    (work.folder / "logs").mkdir(parents=True, exist_ok=True)
+    lazy = _Lazy(work, variant, stack)
+    lazy.open()
+    return lazy
 
 
 # ---------------------------------------------------------------------------------------------- timing
@@ -585,7 +618,8 @@ def _time(work: Run, reference: Variant, variant: Variant, budget_s: float | Non
     sizes = look_sizes(config.timing.most_quadruples)
     job = _job(work, base, one, budget_s)
     name, workloads = f"variants/{variant.name}/speed", tuple(job.workloads.values())
-    key = _key(work, run=work.info.run_id, artifact=one.artifact, base=base.artifact, targets=job.targets, workloads=workloads, looks=sizes)
+    parts = {"artifact": one.artifact, "base": base.artifact, "targets": job.targets, "workloads": workloads, "looks": sizes}
+    key = _key(work, run=work.info.run_id, **parts, **_way(work, variant))
 
     def keep(run: SpeedRun) -> None:
         work.shelf.keep(name, kind="speed", key=key, record=run, share=False)

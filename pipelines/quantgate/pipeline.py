@@ -28,6 +28,7 @@ from quantgate import (
     provenance,
     rundir,
     runs,
+    speculating,
     stores,
     texts,
     workloads,
@@ -51,6 +52,7 @@ from quantgate.records import (
     Promotion,
     Report,
     RunInfo,
+    SpeculationRun,
     Trend,
     VariantEvidence,
 )
@@ -79,6 +81,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     goldens = gathering.gather(config.golden_sets, config.cache, display.note)
     admission.check(goldens, config, allow_underpowered=options.allow_underpowered)
     preflight.check_settings(config.variants, str(config.path))
+    speculating.check(config, goldens)
     config = replace(config, variants=preflight.prepared(config.variants, goldens, config.cache))
     config = replace(config, levers=replace(config.levers, batching=workloads.prepared(config.levers.batching, str(config.path))))
     preflight.check_requests(config.levers.batching, config.model, str(config.path))
@@ -100,13 +103,13 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
             texts=read,
         )
         started_s = display.now_s()
-        display.start(folder, planned(config, goldens))
+        display.start(folder, (*planned(config, goldens), *speculating.planned(config)))
         _foresee(work, pinned)
         try:
             with _watched(work):
                 measure_all(work)
-                batching = measure_batching(work)
-            finished = _finish(work, options, started_s, (pinned, batching))
+                beside = _Beside(baseline=pinned, batching=measure_batching(work), speculation=speculating.speculate(work))
+            finished = _finish(work, options, started_s, beside)
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if interrupted:
@@ -221,17 +224,24 @@ def _foresee(work: Run, pinned: BaselineEvidence | None) -> None:
 # ---------------------------------------------------------------------------------------------- judging and publishing
 
 
-def _finish(
-    work: Run, options: Options, started_s: float, beside: tuple[BaselineEvidence | None, tuple[BatchingRun, ...]]
-) -> Report:
-    """Judge, promote and publish; ``beside`` is what belongs to the run and to no variant."""
-    pinned, batching = beside
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Beside:
+    """Evidence that belongs to the run and to no variant."""
+
+    baseline: BaselineEvidence | None
+    batching: tuple[BatchingRun, ...]
+    speculation: tuple[SpeculationRun, ...]
+
+
+def _finish(work: Run, options: Options, started_s: float, beside: _Beside) -> Report:
+    beside = rundir.rounded(beside) if work.config.provenance == "fixed" else beside
     evidence = Evidence(
         variants=tuple(_placed(work, work.evidence[one.name]) for one in work.config.variants if one.name in work.evidence),
         golden_sets=tuple(golden.reference_of(one) for one in work.goldens),
         fingerprint=replace(work.fingerprint, device=_device_of(work)),
-        baseline=pinned,
-        batching=rundir.rounded(batching) if work.config.provenance == "fixed" else batching,
+        baseline=beside.baseline,
+        batching=beside.batching,
+        speculation=beside.speculation,
     )
     rundir.put(work.folder / "evidence.json", kind="evidence", key=work.info.run_id, record=evidence)
     seconds = 0.0 if work.config.provenance == "fixed" else work.display.now_s() - started_s

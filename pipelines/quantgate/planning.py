@@ -184,8 +184,9 @@ def _variant(
 ) -> VariantForecast:
     """``memory``: the budget, and the device's own size."""
     budget, total = memory
-    why_not = _why_not(config, variant, base) or fitting.refusal(variant, config.model, config.device, total)
-    return replace(forecast.sized(variant, sizes, budget, config.workload), why_not=why_not)
+    found = forecast.sized(variant, sizes, budget, config.workload)
+    refused = fitting.refusal(variant, config.model, config.device, total)
+    return replace(found, why_not=_why_not(config, variant, base) or found.why_not or refused)
 
 
 def _why_not(config: RunConfig, variant: Variant, base: Artifact | None) -> str | None:

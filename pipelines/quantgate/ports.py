@@ -119,8 +119,39 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str: ...
 
+    def pieces(self) -> Sequence[str]:
+        """What each id stands for, in the order of the ids; the vocabulary alone, whatever an embedding pads it to."""
+
     def render(self, item: GoldenItem) -> str:
         """The text of an item as the model sees it, chat template applied where the item asks for it, or names none and there is one."""
+
+
+class Trail(Protocol):
+    """Rows under way whose next tokens the caller brings, and may take back: greedy decoding seen from outside.
+
+    All rows share one cache. A row that has ended leaves it with ``keep``.
+    """
+
+    first: Sequence[int]
+    """The likeliest token after each context."""
+
+    def read(self, tokens: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Read some tokens in each row, none in a row without any; the likeliest next token after each of them.
+
+        Raises ``NumericallyInvalid`` where logits are not finite.
+        """
+
+    def last_logits(self) -> Any:
+        """Float32 [rows, tokens, vocabulary] of what was read last, rows padded on the right."""
+
+    def take_back(self, counts: Sequence[int]) -> None:
+        """Forget the last so many tokens of each row."""
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with these rows, in this order."""
+
+    def close(self) -> None:
+        """Let go of the cache."""
 
 
 class Session(Protocol):
@@ -143,6 +174,12 @@ class Session(Protocol):
 
         With ``every_position`` after each token of each context: the first context's rows first, in blocks of at most 64 MiB, a block
         within one context. The next block is made when it is asked for.
+        """
+
+    def follow(self, contexts: Sequence[tuple[int, ...]]) -> Trail:
+        """Read the contexts and let the caller choose what comes after them.
+
+        Raises ``EngineError`` where this model cannot take tokens back.
         """
 
 
@@ -344,6 +381,7 @@ __all__ = [
     "Stream",
     "TaskSource",
     "Tokenizer",
+    "Trail",
     "Worker",
     "Written",
 ]

@@ -73,8 +73,48 @@ class Calibration:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KVCache:
+    """A cache of keys and values in fewer bits: groups of a head's vector with a scale and an offset each, in the model's float type.
+
+    What a prompt leaves is stored so at once. Tokens written since stay in float until there are ``residual_tokens`` of them.
+    """
+
+    bits: int
+    backend: str = "torch"
+    residual_tokens: int = 128
+
+    @property
+    def scheme(self) -> str:
+        """``kv4``."""
+        return f"kv{self.bits}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KVBytes:
+    """The cache of one request as it was found in memory after load, beside what arithmetic says of it."""
+
+    tokens: int
+    """Tokens of the request that was read."""
+    measured_bytes: int
+    arithmetic_bytes: int
+    """Blocks with their scales and offsets, and the last tokens in float."""
+    float_bytes: int
+    """The same tokens in a cache of the model's float type; arithmetic."""
+
+    @property
+    def ratio(self) -> float:
+        """Measured over arithmetic: 1 where the layout is understood."""
+        return self.measured_bytes / self.arithmetic_bytes
+
+    @property
+    def freed_share(self) -> float:
+        """Share of the float cache's bytes that is not needed."""
+        return 1 - self.measured_bytes / self.float_bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """One way of storing the model: ``quantizer + bits + granularity + options``."""
+    """One way of storing the model: ``quantizer + bits + granularity + options``, and of keeping its cache."""
 
     name: str
     quantizer: str
@@ -89,14 +129,20 @@ class Variant:
     """What its quantizer learns from; None where it needs nothing."""
     measure: Literal["all", "quality"] = "all"
     """``quality``: loaded and scored, neither filled nor timed."""
+    kv_cache: KVCache | None = None
+    """None: the cache is kept in the model's float type."""
 
     @property
     def scheme(self) -> str:
-        """Short name of weight and activation widths, for example ``w4a16-g64``; ``float`` for an unquantized variant."""
+        """Short name of weight and activation widths, for example ``w4a16-g64``; ``float`` for unquantized weights.
+
+        A cache in fewer bits is added: ``w4a16-g64-kv4``, ``float-kv8``.
+        """
+        cache = "" if self.kv_cache is None else f"-{self.kv_cache.scheme}"
         if self.weight_bits is None:
-            return "float"
+            return f"float{cache}"
         suffix = {"tensor": "", "channel": "-channel"}.get(self.granularity, f"-g{self.granularity.removeprefix('group:')}")
-        return f"w{self.weight_bits}a16{suffix}"
+        return f"w{self.weight_bits}a16{suffix}{cache}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +171,46 @@ class TimingConfig:
     """Where a policy's check on speed stays open: up to so many."""
     sweep: bool = True
     """Time batch sizes 1, 2, 4, ... up to each one's ceiling besides those asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drafter:
+    """Who drafts tokens for the reference: its own prompt's n-grams, a variant of the run, or another model."""
+
+    kind: Literal["prompt_lookup", "self", "model"]
+    variant: str | None = None
+    """self: the variant that drafts."""
+    model: ModelSource | None = None
+
+    @property
+    def name(self) -> str:
+        """What reports and checks call it: ``prompt_lookup``, ``self:nf4``, ``model:small``."""
+        of = self.variant if self.model is None else self.model.name
+        return self.kind if of is None else f"{self.kind}:{of}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeculationConfig:
+    """How speculative decoding of the reference is measured: greedy, every drafter with every number of drafted tokens at every batch."""
+
+    drafters: tuple[Drafter, ...]
+    draft_tokens: tuple[int, ...] = (2, 4, 8)
+    batch_sizes: tuple[int, ...] = (1,)
+    golden_set: str | None = None
+    """The golden set whose items that are answered in words give the prompts; or ``path``."""
+    path: str | None = None
+    """A file of prompts: JSON lines with ``text`` or ``messages``, or plain text with empty lines between them."""
+    max_prompts: int = 16
+    output_tokens: int = 48
+    repeats: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Levers:
+    """What a run tries besides quantization; None: not tried."""
+
+    batching: BatchingConfig | None = None
+    speculation: SpeculationConfig | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -665,13 +751,6 @@ class BatchingConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Levers:
-    """What a run tries besides quantization; None: not tried."""
-
-    batching: BatchingConfig | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ServedRequest:
     """One request as it was served. Times are seconds from the start of its run, read by the caller behind the device's barrier."""
 
@@ -893,6 +972,10 @@ class Loaded:
     file_backed_bytes: int | None = None
     score_layout: str = ""
     """How the engine lays continuations out for scoring; part of a score's conditions."""
+    kv_cache: KVCache | None = None
+    """How the cache is kept in fewer bits; None: as ``kv_bytes_per_element`` says."""
+    kv_bytes: KVBytes | None = None
+    """Only of a cache in fewer bits."""
 
     @property
     def share_quantized(self) -> float:
@@ -1156,6 +1239,111 @@ class SpeedRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DecodeTime:
+    """Wall time of decoding some prompts, from the arrival of each batch's first tokens to that of its last one."""
+
+    seconds: float
+    tokens: int
+    """Of all rows, each row's first one left out: reading the prompt gives it."""
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """None where no token was decoded, or no time passed."""
+        return self.tokens / self.seconds if self.tokens and self.seconds > 0 else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parting:
+    """Where a speculative output left the plain greedy one: at token ``at`` of the output, from 0."""
+
+    prompt: str
+    at: int
+    margin: float | None
+    """By how much the likeliest token leads the second there, in the plain run's logits; None where it could not be looked up."""
+    noise: float | None
+    """Largest difference of a logit there between reading the last tokens one by one and reading them together."""
+
+    @property
+    def is_rounding(self) -> bool:
+        """Reading the same tokens in another way moves logits by enough to turn the two likeliest tokens round."""
+        return self.margin is not None and self.noise is not None and self.margin <= 2 * self.noise
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeculationPass:
+    """All prompts at one number of drafted tokens and one batch size.
+
+    Counted from ids, over verification steps of single rows: a step emits the drafts it accepts and one token of the target's own, so
+    ``emitted == accepted + steps``. Each row's first token comes from its prompt and belongs to no step. No draft reaches past the asked
+    length; where an accepted draft ends a row it is counted as the target's own token, which it is, and not among the accepted.
+    """
+
+    draft_tokens: int
+    batch_size: int
+    steps: int
+    drafted: int
+    accepted: int
+    emitted: int
+    drafted_at: tuple[int, ...]
+    """How often a token was drafted as first, second and so on of its step."""
+    accepted_at: tuple[int, ...]
+    compared: int
+    """Prompts whose output was compared with plain greedy decoding."""
+    partings: tuple[Parting, ...]
+    plain: tuple[DecodeTime, ...]
+    """A repeat each; ``speculative`` beside it, batch by batch in turn."""
+    speculative: tuple[DecodeTime, ...]
+
+    @property
+    def acceptance(self) -> float | None:
+        """Accepted / drafted; None where nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def mean_length(self) -> float | None:
+        """Tokens a step emits: 1 + accepted / steps."""
+        return 1 + self.accepted / self.steps if self.steps else None
+
+    @property
+    def acceptance_at(self) -> tuple[float | None, ...]:
+        """Of the tokens drafted in each place, the share that was accepted."""
+        return tuple(taken / given if given else None for taken, given in zip(self.accepted_at, self.drafted_at, strict=True))
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Speculative over plain tokens per second, a repeat each."""
+        pairs = [(one.tokens_per_s, other.tokens_per_s) for one, other in zip(self.speculative, self.plain, strict=True)]
+        return tuple(ours / theirs for ours, theirs in pairs if ours and theirs)
+
+    @property
+    def speed_ratio(self) -> float | None:
+        """Geometric mean over the repeats; None without one."""
+        return geometric_mean(self.ratios) if self.ratios else None
+
+    @property
+    def adds_up(self) -> bool:
+        """The counters can be those of one and the same run."""
+        places = (sum(self.drafted_at), sum(self.accepted_at)) == (self.drafted, self.accepted)
+        return 0 <= self.accepted <= self.drafted and self.emitted == self.accepted + self.steps and places
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeculationRun:
+    """Speculative decoding of the reference with one drafter, or why there is none."""
+
+    drafter: str
+    dtype: str = ""
+    """Of the target's weights."""
+    prompts: int = 0
+    draft_weight_bytes: int | None = None
+    """Bytes of the drafter's weights beside the target's; 0 for a drafter without a model."""
+    draft_kv_bytes_per_row: int | None = None
+    """The drafter's own cache for a request of the workload's lengths; arithmetic."""
+    passes: tuple[SpeculationPass, ...] = ()
+    why_not: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DeviceInfo:
     """The device as found. Peak figures are None where they are not known."""
 
@@ -1398,6 +1586,8 @@ class Evidence:
     """The pinned reference that today's is compared with first; None where the run was asked for without one."""
     batching: tuple[BatchingRun, ...] = ()
     """Static against continuous batching; empty where the run did not try it."""
+    speculation: tuple[SpeculationRun, ...] = ()
+    """A drafter each; empty where speculation was not asked for."""
 
 
 # ---------------------------------------------------------------------------------------------- policy and verdict
@@ -1436,8 +1626,8 @@ class CheckRule:
     """One demand of a policy.
 
     ``kind``: quality, perplexity_ratio, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99, kl_p999,
-    rms_probability_change, top1_agreement, min_speed_ratio, max_ttft_ratio, max_itl_p99_ratio, batching_utilisation_gain or
-    batching_itl_p99_ratio.
+    rms_probability_change, top1_agreement, min_speed_ratio, max_ttft_ratio, max_itl_p99_ratio, batching_utilisation_gain,
+    batching_itl_p99_ratio, speculation_acceptance, speculation_lossless or speculation_speed_ratio.
     """
 
     kind: str
@@ -1679,6 +1869,8 @@ class MeasurementRow:
     speed_left_out: tuple[LeftOut, ...] = ()
     at_ceiling: SpeedRow | None = None
     """Both sides at their own confirmed ceilings, paired; the row's figures are the variant's."""
+    kv_cache: KVCache | None = None
+    kv_bytes: KVBytes | None = None
 
     @property
     def kv_tokens_freed(self) -> int | None:
@@ -1934,6 +2126,51 @@ class BaselineReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SpeculationFigures:
+    """One number of drafted tokens at one batch size, as shown."""
+
+    draft_tokens: int
+    batch_size: int
+    steps: int
+    drafted: int
+    accepted: int
+    emitted: int
+    acceptance: float | None
+    acceptance_at: tuple[float | None, ...]
+    mean_length: float | None
+    plain_tokens_per_s: float | None
+    tokens_per_s: float | None
+    speed_ratio: float | None
+    speed_ratio_low: float | None
+    speed_ratio_high: float | None
+    partings: int
+    """Outputs that are not token-identical to plain greedy decoding."""
+    partings_beyond_rounding: int
+    first_parting: Parting | None = None
+    """The one that parts earliest in its output."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeculationRow:
+    """One drafter in the report."""
+
+    drafter: str
+    dtype: str
+    prompts: int
+    why_not: str | None
+    figures: tuple[SpeculationFigures, ...]
+    loss_from_batch: int | None
+    """The smallest measured batch at which no number of drafted tokens is faster than plain decoding; None where there is none."""
+    draft_weight_bytes: int | None
+    draft_kv_bytes_per_row: int | None
+    ceiling: int | None
+    """Predicted requests of the workload's lengths without a drafter."""
+    ceiling_beside: int | None
+    """The same with the drafter's weights and cache taken off."""
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """report.json, schema version 1: everything a reader may want to know of a run, in plain values."""
 
@@ -1974,6 +2211,7 @@ class Report:
     """Which limit binds, and which lever fits; None where nothing was filled or timed, and in reports of earlier versions."""
     batching: tuple[BatchingRow, ...] = ()
     """Static against continuous batching; empty where the run did not try it."""
+    speculation: tuple[SpeculationRow, ...] = ()
 
 
 # ---------------------------------------------------------------------------------------------- two runs side by side
@@ -2313,3 +2551,7 @@ class EngineSettings:
     """None: the artifact's own, or float32 where the device has no fast half precision."""
     scoring_only: bool = False
     """The variant is neither filled nor timed: packed layers may keep unpacked weights."""
+    kv_cache: KVCache | None = None
+    """None: the cache is kept in the model's float type."""
+    cached_scoring: bool = False
+    """Log-likelihoods are read through the cache whatever the model allows, as those of a variant with another cache must be."""

@@ -24,8 +24,9 @@ import numpy as np
 
 from quantgate import fitting, golden, plugins, rundir, texts
 from quantgate.divergence import stored_row
-from quantgate.errors import NumericallyInvalid, QuantgateError
+from quantgate.errors import EngineError, NumericallyInvalid, QuantgateError
 from quantgate.files import file_digest
+from quantgate.kvcache import kv_bytes_per_row
 from quantgate.ports import Device, QuantizePlan, Session, Stream
 from quantgate.records import (
     Artifact,
@@ -37,9 +38,12 @@ from quantgate.records import (
     DeviceConfig,
     Distributions,
     DivergenceConfig,
+    Drafter,
     EngineSettings,
+    GoldenItem,
     GoldenSet,
     KLStatistics,
+    KVCache,
     ModelSource,
     Opened,
     PreparedBatching,
@@ -47,12 +51,14 @@ from quantgate.records import (
     ScoreSheet,
     Serving,
     ServingSettings,
+    SpeculationConfig,
+    SpeculationRun,
     TextReading,
     Timed,
     Variant,
     Workload,
 )
-from quantgate.stages import answer, batching, capacity, diverge, measure, quantize, read, score
+from quantgate.stages import answer, batching, capacity, diverge, draft, measure, quantize, read, score, speculate
 
 PROGRESS_EVERY_S = 0.2
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -156,7 +162,13 @@ def _open(desk: Desk, request: dict[str, Any]) -> Opened:
     desk.device = plugins.load("device", config.kind)(config)
     desk.device.release()
     desk.base_bytes = desk.device.live_bytes()
-    settings = EngineSettings(threads=config.threads, dtype=config.dtype, scoring_only=bool(request.get("scoring_only", False)))
+    settings = EngineSettings(
+        threads=config.threads,
+        dtype=config.dtype,
+        scoring_only=bool(request.get("scoring_only", False)),
+        kv_cache=None if request.get("kv_cache") is None else _record(request, "kv_cache", KVCache),
+        cached_scoring=bool(request.get("cached_scoring", False)),
+    )
     desk.session = desk.stack.enter_context(engine.open(_record(request, "artifact", Artifact), settings, desk.device))
     return Opened(loaded=desk.session.loaded, device=desk.device.info)
 
@@ -348,6 +360,36 @@ def _batching_serve(desk: Desk, request: dict[str, Any]) -> BatchingRun:
     return batching.served(desk.stream, desk.device, _record(request, "job", batching.Job), desk.progress)
 
 
+def _speculate(desk: Desk, request: dict[str, Any]) -> SpeculationRun:
+    """Speculative decoding of the open session with one drafter; a drafter that is a model is a second session, closed afterwards."""
+    session, device = desk.opened()
+    drafter: Drafter = _record(request, "drafter", Drafter)
+    config: SpeculationConfig = _record(request, "config", SpeculationConfig)
+    workload: Workload = _record(request, "workload", Workload)
+    items = _record(request, "prompts", tuple[GoldenItem, ...])
+    job = speculate.Job(
+        prompts=speculate.prompts(session, items, config.output_tokens),
+        draft_tokens=config.draft_tokens,
+        batch_sizes=config.batch_sizes,
+        output_tokens=config.output_tokens,
+        repeats=config.repeats,
+    )
+    run = SpeculationRun(drafter=drafter.name, dtype=session.loaded.dtype, prompts=len(job.prompts))
+    if drafter.kind == "prompt_lookup":
+        passes = speculate.measure(session, device, job, draft.PromptLookup(), desk.progress)
+        return replace(run, draft_weight_bytes=0, draft_kv_bytes_per_row=0, passes=passes)
+    settings = EngineSettings(threads=_record(request, "device", DeviceConfig).threads)
+    artifact: Artifact = _record(request, "draft", Artifact)
+    with plugins.load("engine", request["engine"])().open(artifact, settings, device) as second:
+        if (why := draft.why_other_vocabulary(session.tokenizer, second.tokenizer)) is not None:
+            raise EngineError(f"{drafter.name} has another vocabulary, and only the target's own tokens can be drafted: {why}")
+        model = draft.DraftModel(second, vocabulary=session.shape.vocabulary, eos_ids=session.tokenizer.eos_ids)
+        passes = speculate.measure(session, device, job, model, desk.progress)
+        tokens = workload.prompt_tokens + workload.output_tokens
+        row = kv_bytes_per_row(second.shape, tokens, second.loaded.kv_bytes_per_element)
+        return replace(run, draft_weight_bytes=second.loaded.weight_bytes, draft_kv_bytes_per_row=row, passes=passes)
+
+
 ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "quantize": _quantize,
     "open": _open,
@@ -365,6 +407,7 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "batching_compare": _batching_compare,
     "batching_open": _batching_open,
     "batching_serve": _batching_serve,
+    "speculate": _speculate,
 }
 
 

@@ -13,10 +13,11 @@ from quantgate.kvcache import (
     cache_type,
     kv_bytes_per_row,
     kv_bytes_per_token,
+    quantized_bytes,
     request_bytes,
     split,
 )
-from quantgate.records import ModelShape
+from quantgate.records import KVCache, ModelShape
 from quantgate.shapes import shape_of_config
 
 
@@ -183,3 +184,13 @@ def test_b32_groups_are_kv_heads_and_are_repeated_over_devices() -> None:
     found = shape(num_hidden_layers=32, hidden_size=4096, num_attention_heads=32, n_kv_groups=8)
     assert found.layers[0].kv_heads == 8
     assert {layer.kv_heads for layer in split(found, 32).layers} == {1}
+
+
+@pytest.mark.parametrize(("bits", "bytes_per_token"), [(8, 69_632), (4, 36_864), (2, 20_480)])
+def test_b29_a_cache_in_fewer_bits_counts_whole_groups(bits: int, bytes_per_token: int) -> None:
+    """B29: 65,536 elements a token in groups of 64, each with a scale and an offset in 16 bit: 68, 36 and 20 bytes a group."""
+    found = shape(num_hidden_layers=32, hidden_size=4096, num_attention_heads=32, num_key_value_heads=8)
+    kv = KVCache(bits=bits)
+    assert quantized_bytes(found, (1000, 0), 2, kv) == 1000 * bytes_per_token
+    assert quantized_bytes(found, (1000, 100), 2, kv) == 1000 * bytes_per_token + 100 * 131_072
+    assert quantized_bytes(found, (1000, 128), 2, kv) == 1128 * bytes_per_token

@@ -13,7 +13,7 @@ import random
 import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,16 @@ from typing import Any
 import numpy as np
 
 from quantgate.devices.fake import FakeDevice
-from quantgate.errors import EngineError, OutOfMemory
+from quantgate.errors import EngineError, NumericallyInvalid, OutOfMemory
+from quantgate.kvcache import kv_bytes_per_row, quantized_bytes
 from quantgate.quantizers.fake import CRAMPED_TOKENS, SCRIPT, fault_of
 from quantgate.records import (
     Artifact,
     ChoiceLogProbs,
     EngineSettings,
     GoldenItem,
+    KVBytes,
+    KVCache,
     LayerShape,
     Loaded,
     ModelShape,
@@ -48,6 +51,8 @@ KV_BYTES_PER_ELEMENT = 4
 PREFILL_BYTES_PER_TOKEN = 6_000
 SERVED_ID = ord("x") + 2
 """What it writes where only the length is asked for."""
+LONGEST = 1024
+"""Tokens of an answer that is followed."""
 SUM = re.compile(r"(\d+) \+ (\d+) =")
 
 
@@ -66,6 +71,9 @@ class FakeTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(chr(one - 2) for one in ids if one > BOS)
 
+    def pieces(self) -> Sequence[str]:
+        return ["", "<s>", *(chr(one - 2) for one in range(2, self.vocabulary_size))]
+
     def render(self, item: GoldenItem) -> str:
         return item.few_shot + item.prompt
 
@@ -80,7 +88,7 @@ class FakeEngine:
         script = json.loads((Path(artifact.path) / SCRIPT).read_text(encoding="utf-8"))
         device.allocate(int(script["weight_bytes"]))
         try:
-            yield FakeSession(script, device)
+            yield FakeSession(script, device, settings.kv_cache)
         finally:
             device.free(int(script["weight_bytes"]))
 
@@ -88,11 +96,11 @@ class FakeEngine:
 class FakeSession:
     """The scripted model, loaded."""
 
-    def __init__(self, script: dict[str, Any], device: FakeDevice) -> None:
-        self._script, self._device = script, device
+    def __init__(self, script: dict[str, Any], device: FakeDevice, kv: KVCache | None) -> None:
+        self._script, self._device, self._kv = script, device, kv
         self.shape = SHAPE
         self.tokenizer = FakeTokenizer()
-        self.loaded = _loaded(script)
+        self.loaded = _loaded(script, kv)
         self._pace = random.Random(f"pace of {script['seed']}, {script['step_s']}")
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Step]:
@@ -141,6 +149,14 @@ class FakeSession:
             rows = np.stack([self._logits(self.tokenizer.decode(context[: end + 1])) for end in range(len(context))])
             yield np.full_like(rows, np.nan) if self._bad else rows
 
+    def follow(self, contexts: Sequence[tuple[int, ...]]) -> FakeTrail:
+        self._misbehave()
+        if self._bad:
+            raise NumericallyInvalid("logits are not finite")
+        answers = [self._ids(Request(request_id=str(row), tokens=one, max_new_tokens=LONGEST)) for row, one in enumerate(contexts)]
+        self._device.advance(self._script["step_s"] * (1 + 0.2 * len(contexts)))
+        return FakeTrail(answers, lambda tokens: self._device.advance(self._script["step_s"] * (1 + 0.02 * tokens)))
+
     @property
     def _bad(self) -> bool:
         return fault_of(self._script) == "nonfinite"
@@ -153,12 +169,7 @@ class FakeSession:
                 time.sleep(3600)
 
     def _take(self, rows: int, tokens: Sequence[int]) -> int:
-        size = (
-            rows
-            * len(tokens)
-            * sum(one.kv_heads * (one.key_width + one.value_width) for one in SHAPE.layers)
-            * KV_BYTES_PER_ELEMENT
-        )
+        size = rows * _cache_bytes(len(tokens), self._kv)
         self._device.allocate(size)
         return size
 
@@ -169,7 +180,8 @@ class FakeSession:
         return (*self.tokenizer.encode(f" {text}", add_bos=False), EOS)[: request.max_new_tokens]
 
     def _first(self, running: dict[str, int], index: int) -> dict[str, float] | None:
-        return dict.fromkeys(running, -0.1 - self._script["error_rate"]) if index == 0 and not self._bad else None
+        moved = -0.1 - self._script["error_rate"] - self._rounding
+        return dict.fromkeys(running, moved) if index == 0 and not self._bad else None
 
     def _answer(self, prompt: str) -> str:
         """The right sum, or the right sum plus one for the scripted share of prompts."""
@@ -184,7 +196,12 @@ class FakeSession:
     def _loglikelihood(self, choice: str, answer: str) -> float | None:
         if self._bad:
             return None
-        return -(0.2 if choice == answer else 3.0) * len(choice) - float(self._script["error_rate"])
+        return -(0.2 if choice == answer else 3.0) * len(choice) - float(self._script["error_rate"]) - self._rounding
+
+    @property
+    def _rounding(self) -> float:
+        """What a cache in fewer bits takes off every log-likelihood, in nats."""
+        return 0.0 if self._kv is None else 2.0**-self._kv.bits
 
     def _logits(self, prompt: str) -> np.ndarray[Any, Any]:
         logits = np.zeros(SHAPE.vocabulary, dtype=np.float32)
@@ -192,12 +209,59 @@ class FakeSession:
         return logits
 
 
+class FakeTrail:
+    """The script's answers followed from outside: what comes after so many tokens is the answer's next one, whatever was read."""
+
+    def __init__(self, answers: Sequence[Sequence[int]], wait: Callable[[int], None]) -> None:
+        self._answers, self._wait = [list(one) for one in answers], wait
+        self._read = [0 for _ in answers]
+        self._last: list[list[int]] = []
+        self.first = [one[0] for one in answers]
+
+    def read(self, tokens: Sequence[Sequence[int]]) -> list[list[int]]:
+        """A step over many tokens costs little more than one over a single token, as on a device that waits for its weights."""
+        self._wait(sum(map(len, tokens)))
+        found = []
+        for row, given in enumerate(tokens):
+            start = self._read[row] + 1
+            found.append([self._next(row, place) for place in range(start, start + len(given))])
+            self._read[row] += len(given)
+        self._last = found
+        return found
+
+    def last_logits(self) -> np.ndarray[Any, Any]:
+        width = max(map(len, self._last))
+        rows = [[*row, *[EOS] * (width - len(row))] for row in self._last]
+        found: np.ndarray[Any, Any] = np.eye(SHAPE.vocabulary, dtype=np.float32)[np.array(rows)]
+        return found
+
+    def take_back(self, counts: Sequence[int]) -> None:
+        self._read = [read - back for read, back in zip(self._read, counts, strict=True)]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        self._answers = [self._answers[row] for row in rows]
+        self._read = [self._read[row] for row in rows]
+
+    def close(self) -> None:
+        """Nothing is held here."""
+
+    def _next(self, row: int, place: int) -> int:
+        answer = self._answers[row]
+        return answer[place] if place < len(answer) else EOS
+
+
 def _draw(prompt: str, seed: int) -> float:
     """A number in [0, 1) that depends on prompt and seed alone. Thresholding one draw makes a lower error rate's mistakes a subset."""
     return int.from_bytes(hashlib.sha256(f"{seed}\0{prompt}".encode()).digest()[:8], "big") / 2**64
 
 
-def _loaded(script: dict[str, Any]) -> Loaded:
+def _cache_bytes(tokens: int, kv: KVCache | None) -> int:
+    if kv is None:
+        return kv_bytes_per_row(SHAPE, tokens, KV_BYTES_PER_ELEMENT)
+    return quantized_bytes(SHAPE, (tokens, 0), KV_BYTES_PER_ELEMENT, kv)
+
+
+def _loaded(script: dict[str, Any], kv: KVCache | None) -> Loaded:
     quantized = script["bits"] is not None
     return Loaded(
         weight_bytes=int(script["weight_bytes"]),
@@ -211,4 +275,11 @@ def _loaded(script: dict[str, Any]) -> Loaded:
         weights_sha256=hashlib.sha256(json.dumps(script, sort_keys=True).encode()).hexdigest(),
         tied=True,
         load_s=0.0,
+        kv_cache=kv,
+        kv_bytes=None if kv is None else _kv_bytes(kv),
     )
+
+
+def _kv_bytes(kv: KVCache) -> KVBytes:
+    stored = _cache_bytes(64, kv)
+    return KVBytes(tokens=64, measured_bytes=stored, arithmetic_bytes=stored, float_bytes=_cache_bytes(64, None))

@@ -26,22 +26,27 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPTQConfig
 from transformers.utils import logging as transformers_logging
 
 from quantgate.devices.oom import is_out_of_memory
+from quantgate.engines import transformers_kv_scoring as kv_scoring
 from quantgate.engines import transformers_scoring as scoring
 from quantgate.engines import transformers_weights as weights
 from quantgate.engines.transformers_distributions import Reading
 from quantgate.engines.transformers_forward import Forward
+from quantgate.engines.transformers_kv_cache import Blocks, cache_bytes
 from quantgate.engines.transformers_tokenizer import TransformersTokenizer
+from quantgate.engines.transformers_trail import TransformersTrail, follow
 from quantgate.errors import EngineError, MissingModel, NothingQuantized, OutOfMemory, QuantgateError
-from quantgate.kvcache import kept_by
+from quantgate.kvcache import kept_by, kv_bytes_per_row, quantized_bytes, why_no_blocks
 from quantgate.ports import Device
 from quantgate.quantizers import gptq_library
 from quantgate.quantizers.folder import read_manifest
 from quantgate.quantizers.settings import KERNELS
-from quantgate.records import Artifact, ChoiceLogProbs, EngineSettings, Loaded, ModelShape, Request, Step
+from quantgate.records import Artifact, ChoiceLogProbs, EngineSettings, KVBytes, Loaded, ModelShape, Request, Step
 from quantgate.shapes import shape_of_config
 
 T = TypeVar("T")
 
+CACHE_TOKENS = 32
+"""Tokens of the request whose cache is looked at after load: what a token takes does not depend on how many there are."""
 _REPACK_ROWS = 32
 """bitsandbytes' repacked CPU layout asserts that this divides the output features."""
 
@@ -73,7 +78,7 @@ class TransformersSession:
         self.shape = shape
         self.loaded = loaded
         self.tokenizer = tokenizer
-        self._run = Forward(model)
+        self._run = Forward(model, None if loaded.kv_cache is None else Blocks.of(loaded.kv_cache, shape))
 
     def close(self) -> None:
         """Drop the weights. Quantizer state sits in reference cycles, so the collector is run."""
@@ -130,10 +135,28 @@ class TransformersSession:
 
     # ------------------------------------------------------------------------------------------ scoring
 
-    def choose_layout(self) -> None:
-        """Try how this model's continuations can be laid out, and note it among the facts."""
+    def choose_layout(self, *, cached: bool) -> None:
+        """Try how this model's continuations can be laid out, and note it among the facts; ``cached``: it is asked for."""
         with torch.inference_mode():
-            self.loaded = replace(self.loaded, score_layout=scoring.layout(self._run, self.shape))
+            how = scoring.CACHED if cached else scoring.layout(self._run, self.shape)
+            self.loaded = replace(self.loaded, score_layout=how)
+
+    def measure_cache(self) -> None:
+        """Read a short request and note what its cache takes, where it is kept in fewer bits."""
+        kv = self.loaded.kv_cache
+        if kv is None:
+            return
+        read = min(CACHE_TOKENS, (self.shape.context_tokens or CACHE_TOKENS + 1) - 1)
+        with torch.inference_mode():
+            measured = cache_bytes(self._run, read)
+        float_bytes = kv_bytes_per_row(self.shape, read + 1, self.loaded.kv_bytes_per_element)
+        found = KVBytes(
+            tokens=read + 1,
+            measured_bytes=measured,
+            arithmetic_bytes=quantized_bytes(self.shape, (read, 1), self.loaded.kv_bytes_per_element, kv),
+            float_bytes=float_bytes,
+        )
+        self.loaded = replace(self.loaded, kv_bytes=found)
 
     def logprobs(
         self, contexts: Sequence[tuple[int, ...]], continuations: Sequence[Sequence[tuple[int, ...]]]
@@ -152,11 +175,18 @@ class TransformersSession:
             yield _inferred("next-token distributions", lambda: self._distributions(contexts))
             return
         for tokens in contexts:
-            reading = Reading(tokens, self.shape.vocabulary, self._run.device, self._run.new_cache)
+            stretch = None if self._run.blocks is None else kv_scoring.stretch(self._run)
+            reading = Reading(tokens, self.shape.vocabulary, self._run.device, self._run.new_cache, stretch)
             for part in reading.parts():
                 yield _inferred("distributions along a text", partial(reading.block, part, self._run.last))
 
+    def follow(self, contexts: Sequence[tuple[int, ...]]) -> TransformersTrail:
+        _check_contexts(contexts)
+        return follow(self._run, self.shape, contexts, _inferred)
+
     def _distributions(self, contexts: Sequence[tuple[int, ...]]) -> Any:
+        if self._run.blocks is not None:
+            return kv_scoring.after(self._run, contexts).cpu().numpy()
         ids, mask, positions = self._run.padded(contexts)
         return self._run.last(ids, mask, positions, None).cpu().numpy()
 
@@ -235,6 +265,8 @@ def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> Trans
     if not (folder / "config.json").exists():
         raise MissingModel(f"variant {artifact.variant}: no config.json in {folder.absolute()}")
     shape = kept_by(shape_of_config(json.loads((folder / "config.json").read_text(encoding="utf-8"))), "transformers")
+    if settings.kv_cache is not None and (why := why_no_blocks(shape, settings.kv_cache)) is not None:
+        raise EngineError(f"variant {artifact.variant}: {why}")
     device.synchronize()
     started_s = device.now_s()
     model = _load(artifact, settings, device)
@@ -243,12 +275,13 @@ def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> Trans
     tokenizer = TransformersTokenizer(
         AutoTokenizer.from_pretrained(str(folder), local_files_only=True), model.generation_config
     )
-    loaded = _facts(model, artifact, load_s)
+    loaded = replace(_facts(model, artifact, load_s), kv_cache=settings.kv_cache)
     _guard_repacking(model)
     session = TransformersSession(model, tokenizer, shape, loaded)
     _warm_up(session)
     session.loaded = _after_warm_up(loaded, model, device)
-    session.choose_layout()
+    session.choose_layout(cached=settings.cached_scoring)
+    session.measure_cache()
     return session
 
 

@@ -9,14 +9,17 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
+from quantgate.engines.transformers_kv_cache import Blocks
 from quantgate.errors import EngineError
 
 
 class Forward:
     """A loaded model, called. ``close`` lets go of the weights; then every call raises ``EngineError``."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, blocks: Blocks | None = None) -> None:
         self._model: Any = model
+        self.blocks = blocks
+        """How the cache is kept in fewer bits; None: in the model's float type."""
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self.device = next(model.parameters()).device
         self.dtype: torch.dtype = model.dtype
@@ -47,6 +50,8 @@ class Forward:
 
     def new_cache(self) -> Any:
         """An empty cache."""
+        if self.blocks is not None:
+            return self.blocks.new_cache()
         return DynamicCache(config=self.model.config)
 
     def last(

@@ -18,6 +18,7 @@ import torch
 
 from quantgate.devices.oom import is_out_of_memory
 from quantgate.engines import forest
+from quantgate.engines import transformers_kv_scoring as kv_scoring
 from quantgate.engines.transformers_forward import Forward
 from quantgate.records import ChoiceLogProbs, ModelShape
 
@@ -50,6 +51,8 @@ def layout(run: Forward, shape: ModelShape) -> str:
     """``forest`` where the model's layers and a trial allow it, else ``cached``."""
     kinds = {layer.kind for layer in shape.layers}
     config = run.model.config
+    if run.blocks is not None:  # a forest has no cache, and what is asked is what the cache does
+        return CACHED
     fit = (
         kinds <= {"full", "window", "latent", "shared"}
         and run.accepts("position_ids", "logits_to_keep")
@@ -186,7 +189,8 @@ def _cached(run: Forward, contexts: Sequence[Tokens], continuations: _Choices) -
     """Contexts of like length together, longest first."""
     totals: _Totals = [[] for _ in contexts]
     for part in _alike(contexts):
-        found = _cached_part(run, [contexts[at] for at in part], [continuations[at] for at in part])
+        score = _cached_part if run.blocks is None else _through_blocks
+        found = score(run, [contexts[at] for at in part], [continuations[at] for at in part])
         for at, values in zip(part, found, strict=True):
             totals[at] = values
     return totals
@@ -218,6 +222,42 @@ def _cached_part(run: Forward, contexts: Sequence[Tokens], continuations: _Choic
     for part in _sub_batches(pairs):
         for (row, place, _), more in zip(part, _rest(run, part, cache, mask), strict=True):
             totals[row][place] += more
+    return totals
+
+
+def _through_blocks(run: Forward, contexts: Sequence[Tokens], continuations: _Choices) -> _Totals:
+    """Every log-likelihood from logits that saw the cache in fewer bits; see ``transformers_kv_scoring``."""
+    read, held = kv_scoring.held_back(contexts)
+    cache = run.new_cache()
+    ids, mask, positions = run.padded(read)
+    logits = run.last(ids, mask, positions, cache)
+    totals: _Totals = [[0.0] * len(choices) for choices in continuations]
+    for row, choices in enumerate(continuations):
+        if not held[row] and choices:
+            firsts = _log_probabilities(logits, [row] * len(choices), [tokens[0] for tokens in choices])
+            totals[row] = list(firsts)
+    # A row's place in ``pairs`` says what is read: the held token and all of the continuation but its last one.
+    pairs = [
+        (row, place, (*held[row], *tokens))
+        for row, choices in enumerate(continuations)
+        for place, tokens in enumerate(choices)
+        if len(held[row]) + len(tokens) > 1
+    ]
+    for part in _sub_batches(pairs):
+        rows = torch.tensor([row for row, _, _ in part], device=run.device)
+        found: list[list[float]] = [[] for _ in part]
+        for start, block in kv_scoring.behind(run, [tokens[:-1] for _, _, tokens in part], mask[rows], _selected(cache, rows)):
+            width = block.shape[1]
+            asked = [
+                (at, at * width + place, tokens[start + place + 1])
+                for at, (_, _, tokens) in enumerate(part)
+                for place in range(min(width, len(tokens) - 1 - start))
+            ]
+            values = _log_probabilities(block.reshape(-1, block.shape[-1]), [one for _, one, _ in asked], [one for _, _, one in asked])
+            for (at, _, _), value in zip(asked, values, strict=True):
+                found[at].append(value)
+        for (row, place, _), values in zip(part, found, strict=True):
+            totals[row][place] = _sum([totals[row][place], *values])
     return totals
 
 

@@ -35,6 +35,11 @@ class TransformersTokenizer:
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
+    def pieces(self) -> Sequence[str]:
+        """As the tokenizer's table writes them; an id without an entry is empty."""
+        table = {number: piece for piece, number in self._tokenizer.get_vocab().items()}
+        return [table.get(number, "") for number in range(max(table, default=-1) + 1)]
+
     def render(self, item: GoldenItem) -> str:
         """Raises ``ConfigError`` where the item asks for a chat template and the model has none."""
         text = item.few_shot + item.prompt

@@ -25,7 +25,19 @@ from quantgate.records import (
     Trend,
     Verdict,
 )
-from quantgate.render import baseline, batching, diagnosis, distance, figures, flips, proof, speed, trend
+from quantgate.render import (
+    baseline,
+    batching,
+    diagnosis,
+    distance,
+    figures,
+    flips,
+    kv,
+    proof,
+    speculation,
+    speed,
+    trend,
+)
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -405,6 +417,7 @@ def _memory(report: Report) -> _Html:
         _figure(figures.memory_figure(report, heading=False), figures.memory_finding(report)),
         *chains,
         _ceiling_table(report, at) if report.measurements else _el("p", "No memory was measured."),
+        kv.part(report),
         _el(
             "p",
             "KV tokens are the tokens of cache that the freed bytes hold. Predicted is arithmetic: room over what one request "
@@ -504,12 +517,13 @@ def _ceiling_cells(row: MeasurementRow, size: int) -> list[_Cell]:
 
 def _speed(report: Report) -> _Html:
     if not any(row.speed for row in report.measurements):
-        return _section("speed", "Speed", _el("p", "No speed was measured."))
+        return _section("speed", "Speed", _el("p", "No speed was measured."), speculation.part(report))
     return _section(
         "speed",
         "Speed",
         _figure(figures.throughput_figure(report, heading=False), figures.throughput_finding(report)),
         speed.page(report),
+        speculation.part(report),
     )
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
-from quantgate.render import batching, diagnosis, proof, speed
+from quantgate.render import batching, diagnosis, proof, speculation, speed
 from quantgate.render import quantities as q
 from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
@@ -35,6 +35,7 @@ def page(report: Report) -> str:
         *_batching(report),
         *_artifacts(report),
         *_speed(report),
+        *_speculation(report),
         *_failures(report),
         *diagnosis.markdown(report, _text),
         f"## Policy {_text(report.policy.name)}",
@@ -79,6 +80,11 @@ def _text(text: str) -> str:
 def _table(header: Sequence[str], sides: str, rows: Iterable[Sequence[str]]) -> str:
     rule = ["--:" if side == "r" else ":--" for side in sides]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
+
+
+def _speculation(report: Report) -> Sequence[str]:
+    rows = [[_text(cell) for cell in speculation.cells(row, one)] for row in report.speculation for one in row.figures]
+    return ["## Speculative decoding", _table(speculation.HEADER, "lrrrrrrrr", rows)] if rows else []
 
 
 def _bullets(lines: Iterable[str]) -> str:

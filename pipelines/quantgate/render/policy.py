@@ -118,6 +118,12 @@ def rule_words(rule: CheckRule) -> str:
             return f"its utilisation under continuous batching is at least {low} that of static batches, with {_engines(rule)}"
         case "batching_itl_p99_ratio":
             return f"its 99th percentile of the time between tokens is at most {high} that of static batches, with {_engines(rule)}"
+        case "speculation_acceptance":
+            return f"at least {low} of what each drafter drafts is accepted, at its fastest setting"
+        case "speculation_lossless":
+            return "speculative outputs are token-identical to plain greedy decoding, with every drafter"
+        case "speculation_speed_ratio":
+            return f"with each drafter the reference decodes at {low} its plain speed at least, at its fastest setting"
         case _:
             return f"{rule.kind}, which is not known here"
 

@@ -308,7 +308,10 @@ def _unit(name: str) -> str:
         return "points"
     # A name is kind/golden set or group/figure: a golden set's own name says nothing about units.
     figure = rest if kind in ("memory", "ceiling", "lever") else kind
-    parts = {"share": "%", "agreement": "%", "probability_change": "%", "kl": "nats", "length": "x", "ratio": "x", "gain": "x"}
+    parts = {
+        "share": "%", "acceptance": "%", "agreement": "%", "probability_change": "%", "kl": "nats",
+        "length": "x", "ratio": "x", "gain": "x",
+    }  # fmt: skip
     return next((unit for part, unit in parts.items() if part in figure), "")
 
 

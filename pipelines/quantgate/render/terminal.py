@@ -27,7 +27,7 @@ from quantgate.records import (
     Role,
     Verdict,
 )
-from quantgate.render import diagnosis, proof, speed
+from quantgate.render import diagnosis, kv, proof, speed
 from quantgate.render import quantities as q
 
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCONCLUSIVE": "33", "NOT MEASURED": "35", "CONTROL WRONG": "1;31"}
@@ -259,7 +259,7 @@ def show_variant(report: Report, name: str) -> str:
     blocks = [
         _heading(report, name, row, verdict),
         _checks(verdict),
-        *([] if row is None else [_measurements(row), _proof(row), _ceiling(row.ceiling), _speed(row), _failures(row)]),
+        *([] if row is None else [_measurements(row), _proof(row), _cache(row), _ceiling(row.ceiling), _speed(row), _failures(row)]),
         *(_quality(report, quality) for quality in report.quality if quality.variant == name),
         *(_reading(one) for one in report.readings if one.variant == name),
         _flips([flip for flip in report.flips if flip.variant == name], [one for one in report.flip_counts if one.variant == name]),
@@ -270,6 +270,11 @@ def show_variant(report: Report, name: str) -> str:
 def _proof(row: MeasurementRow) -> str:
     found = [textwrap.indent(_wrapped(plain(one), _TEXT_WIDTH - 2), "  ") for one in proof.sentences(row)]
     return "\n".join(["artifact", *found]) if found else ""
+
+
+def _cache(row: MeasurementRow) -> str:
+    found = kv.sentence(row)
+    return f"cache\n{textwrap.indent(_wrapped(found, _TEXT_WIDTH - 2), '  ')}" if found else ""
 
 
 def _heading(report: Report, name: str, row: MeasurementRow | None, verdict: Verdict | None) -> str:

@@ -39,6 +39,7 @@ from quantgate.sinks.mlflow_figures import (
     pictures,
     row_of,
     run_tags,
+    speculation_of,
     storable,
     table_of,
     variant_tags,
@@ -290,7 +291,7 @@ def _fill_run(parent: RunWriter, report: Report, folder: Path) -> None:
     """Everything of the run as a whole."""
     parent.tags(run_tags(report, folder))
     parent.params(params_of(report, None))
-    parent.metrics(list(system_figures(folder)))
+    parent.metrics([*system_figures(folder), *speculation_of(report)])
     parent.inputs(report.golden_sets)
     parent.pictures(pictures(report))
     parent.pages(report, folder)

@@ -16,7 +16,7 @@ from pathlib import Path
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from quantgate.errors import QuantgateError
-from quantgate.records import Check, GoldenRow, KLStatistics, MeasurementRow, Report, Scalar, Verdict
+from quantgate.records import Check, GoldenRow, KLStatistics, MeasurementRow, Report, Scalar, SpeculationRow, Verdict
 from quantgate.render.figures import interval_figure, memory_figure, throughput_figure
 from quantgate.render.markdown import summary
 
@@ -116,6 +116,28 @@ def _quality(report: Report, variant: str, verdict: Verdict | None) -> Iterator[
         yield f"{check.name}/flips_share", _flips_share(check), 0
 
 
+def speculation_of(report: Report) -> tuple[Figure, ...]:
+    """Speculative decoding, a figure of the run and of no variant; the step is the batch size."""
+    found = [each for row in report.speculation for each in _speculation(row)]
+    return tuple(Figure(name=name, value=float(value), step=step) for name, value, step in found if value is not None)
+
+
+def _speculation(row: SpeculationRow) -> Iterator[_Raw]:
+    group = f"levers/speculation/{row.drafter}"
+    yield f"{group}/ceiling_alone", row.ceiling, 0
+    yield f"{group}/ceiling_beside", row.ceiling_beside, 0
+    yield f"{group}/draft_weight_bytes", row.draft_weight_bytes, 0
+    yield f"{group}/loss_from_batch", row.loss_from_batch, 0
+    for one in row.figures:
+        each, batch = f"{group}/draft_{one.draft_tokens}", one.batch_size
+        yield f"{each}/acceptance", one.acceptance, batch
+        yield f"{each}/mean_length", one.mean_length, batch
+        yield f"{each}/speed_ratio", one.speed_ratio, batch
+        yield f"{each}/tokens_per_s", one.tokens_per_s, batch
+        yield f"{each}/plain_tokens_per_s", one.plain_tokens_per_s, batch
+        yield f"{each}/partings", one.partings, batch
+
+
 def _readings(report: Report, variant: str) -> Iterator[_Raw]:
     """Perplexity and divergence over the run's texts; by position the step is the last token of the bin."""
     for row in report.readings:
@@ -164,6 +186,10 @@ def _memory(row: MeasurementRow) -> Iterator[_Raw]:
     """Weights and ceiling. Freed memory of a simulated variant is arithmetic and not published as measured."""
     yield "memory/weight_bytes", row.weight_bytes, 0
     yield "memory/share_quantized", row.share_quantized, 0
+    if row.kv_bytes:
+        yield "memory/kv_bytes_per_token", row.kv_bytes.measured_bytes / row.kv_bytes.tokens, 0
+        yield "memory/kv_measured_over_arithmetic", row.kv_bytes.ratio, 0
+        yield "memory/kv_freed_share", row.kv_bytes.freed_share, 0
     if not row.freed_simulated:
         yield "memory/freed_bytes", row.freed_bytes, 0
         yield "memory/freed_share", row.freed_share, 0
@@ -227,13 +253,14 @@ def params_of(report: Report, variant: str | None) -> dict[str, str]:
         "bits": bits,
         "granularity": granularity,
         "dtype": row.dtype if row else None,
+        "kv_cache": row.kv_cache.scheme if row and row.kv_cache else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
 def scheme_parts(scheme: str) -> tuple[str | None, str | None]:
     """Bits and granularity of ``w4a16-g64`` and its like: ``("4", "group:64")``; a float variant has neither."""
-    found = re.fullmatch(r"w(\d+)a\d+(?:-(channel)|-g(.+))?", scheme)
+    found = re.fullmatch(r"w(\d+)a\d+(?:-(channel)|-g(.+?))?(?:-kv\d+)?", scheme)
     if found is None:
         return None, None
     return found[1], found[2] or (f"group:{found[3]}" if found[3] else "tensor")

@@ -193,9 +193,7 @@ def _scoring(search: _Search, generation: Capacity) -> ScoringCeiling:
 
 def _generation(search: _Search) -> Capacity:
     session, job = search.session, search.job
-    kv_row = kvcache.kv_bytes_per_row(
-        session.shape, job.workload.prompt_tokens + job.workload.output_tokens, session.loaded.kv_bytes_per_element
-    )
+    kv_row = cache_bytes_per_row(session, job.workload.prompt_tokens, job.workload.output_tokens)
     blank = Capacity(
         prompt_tokens=job.workload.prompt_tokens,
         output_tokens=job.workload.output_tokens,
@@ -214,7 +212,7 @@ def _generation(search: _Search) -> Capacity:
     if prefill[0].outcome != "fits":
         return _finish(blank, search, confirmed=0, limited_by="memory")
     decode = [search.small(size, "decode") for size in SLOPE_BATCHES] if prefill[1].outcome == "fits" else []
-    known = _predicted(blank, prefill, decode)
+    known = _predicted(blank, prefill, decode, _written_later(session, job.workload))
     largest_start = job.workload.max_batch if prefill[1].outcome == "fits" else SLOPE_BATCHES[1] - 1
     start = min(max(1, known.predicted or 1), job.workload.max_batch, largest_start)
     confirmed, limited_by = search.largest(search.fill, start)
@@ -263,10 +261,27 @@ def largest(
     return next((one for one in sorted(fitted, reverse=True) if one < high and holds(one)), None), "time"
 
 
-def _predicted(blank: Capacity, prefill: list[Probe], decode: list[Probe]) -> Capacity:
+def cache_bytes_per_row(session: Session, prompt_tokens: int, output_tokens: int) -> int:
+    """Arithmetic, in the way in which the session keeps its cache."""
+    loaded = session.loaded
+    return kvcache.row_bytes(session.shape, prompt_tokens, output_tokens, loaded.kv_bytes_per_element, loaded.kv_cache)
+
+
+def _written_later(session: Session, workload: Workload) -> int:
+    """What a row's cache takes more than in the small fill of the last step, which reads nearly all of it as a prompt.
+
+    Nothing for a cache in float; where prompts go into fewer bits at once, what is written lately is still in float.
+    """
+    tokens = min(SLOPE_TOKENS, workload.output_tokens)
+    whole = cache_bytes_per_row(session, workload.prompt_tokens, workload.output_tokens)
+    return max(0, whole - cache_bytes_per_row(session, workload.prompt_tokens + workload.output_tokens - tokens, tokens))
+
+
+def _predicted(blank: Capacity, prefill: list[Probe], decode: list[Probe], written_later: int) -> Capacity:
     """What the small fills say of the fixed part and of a row. Where only arithmetic is to be had, a row is its KV cache."""
     fixed, prefill_row = _line(prefill)
     decode_fixed, decode_row = _line(decode) if len(decode) == len(SLOPE_BATCHES) else (None, None)
+    decode_row = None if decode_row is None else decode_row + written_later
     last_step = max(decode_row or 0, blank.kv_bytes_per_row or 0)
     rows = [(prefill_row or 0, fixed), (last_step, fixed if decode_row is None else decode_fixed)]
     ceilings = [predict(blank.budget_bytes or 0, rest, row) for row, rest in rows if row and rest is not None]

@@ -16,6 +16,7 @@ from quantgate.records import (
     GoldenReference,
     ItemEvidence,
     KLStatistics,
+    Loaded,
     Outcome,
     ScoreSheet,
     TextReading,
@@ -23,6 +24,7 @@ from quantgate.records import (
 )
 from quantgate.render.quantities import Towards, check_limit, count, fixed, percent, significant
 from quantgate.stages import batching_figures
+from quantgate.stages.lever_checks import SPECULATION, lever_checks
 from quantgate.stages.quadruples import KINDS
 from quantgate.stages.subject import Subject, one_line, sheet_of
 
@@ -113,11 +115,17 @@ def distinct(subject: Subject) -> Check:
             "has no digest of its weights, so they are not known to differ from the reference's",
         )
     for other in subject.others:
-        if other.loaded is not None and other.loaded.weights_sha256 == loaded.weights_sha256:
+        if other.loaded is not None and _as_served(other.loaded) == _as_served(loaded):
             return _same(other, "its weights as loaded are bit-equal with those")
         if _raw(subject.variant) & _raw(other):
             return _same(other, "all its raw log-likelihoods on a golden set are bit-equal with those")
-    return _plain("distinct", "pass", "differs from the reference and from every other variant in its weights")
+    what = "its weights" if loaded.kv_cache is None else "its weights or its cache, and in what it answers"
+    return _plain("distinct", "pass", f"differs from the reference and from every other variant in {what}")
+
+
+def _as_served(loaded: Loaded) -> tuple[object, ...]:
+    """The same weights with a cache in other bits are another variant; raw log-likelihoods must show it all the same."""
+    return loaded.weights_sha256, loaded.kv_cache
 
 
 def _distinct_in_scores(subject: Subject) -> Check:
@@ -205,11 +213,11 @@ class Figure:
 
 def plain_checks(subject: Subject) -> tuple[Check, ...]:
     """Every check of the policy that compares a measured figure with a limit. A kind that is not known is not measured."""
-    return tuple(_plain_checks(subject))
+    return (*_plain_checks(subject), *lever_checks(subject))
 
 
 def _plain_checks(subject: Subject) -> Iterator[Check]:
-    for rule in (one for one in subject.policy.checks if one.kind not in ("quality", "perplexity_ratio", *KINDS)):
+    for rule in (one for one in subject.policy.checks if one.kind not in ("quality", "perplexity_ratio", *KINDS, *SPECULATION)):
         figures = _FIGURES.get(rule.kind)
         if figures is None:
             why_not = f"the policy asks for '{rule.kind}', which is not known here"

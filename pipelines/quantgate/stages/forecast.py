@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from quantgate.forecasts import Forecast, GoldenForecast, StageTime, VariantForecast
-from quantgate.kvcache import kept_by, kv_bytes_per_row
+from quantgate.kvcache import kept_by, row_bytes, why_no_blocks
 from quantgate.parameters import Matrices
 from quantgate.records import BatchPlan, Evidence, ModelShape, Policy, Variant, VariantEvidence, Workload
 from quantgate.stages.diverge import positions
@@ -45,8 +45,10 @@ def sized(variant: Variant, sizes: Sizes | None, budget_bytes: int | None, workl
         return blank
     weights = weight_bytes(sizes.matrices, packing_of(variant, sizes.float_bytes))
     stored = 0 if variant.role == "reference" and not sizes.unpacked else weights
-    tokens = workload.prompt_tokens + workload.output_tokens
-    row = kv_bytes_per_row(kept_by(sizes.shape, "transformers"), tokens, sizes.float_bytes)
+    shape = kept_by(sizes.shape, "transformers")
+    if variant.kv_cache is not None and (why := why_no_blocks(shape, variant.kv_cache)) is not None:
+        return replace(blank, why_not=why)
+    row = row_bytes(shape, workload.prompt_tokens, workload.output_tokens, sizes.float_bytes, variant.kv_cache)
     filled = is_filled(variant)
     most = None
     if filled and budget_bytes is not None:

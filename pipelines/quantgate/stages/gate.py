@@ -106,6 +106,7 @@ def _subject(
             waiver for waiver in policy.waivers if waiver.variant == one.variant.name and waiver.holds(created_at)
         ),
         batching=tuple(run for run in evidence.batching if run.variant == one.variant.name),
+        speculation=evidence.speculation,
     )
 
 

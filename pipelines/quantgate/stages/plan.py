@@ -19,6 +19,7 @@ from quantgate.render.policy import Paragraph, paragraphs
 from quantgate.render.quantities import UNKNOWN, count, fixed, margin_points, percent, points
 from quantgate.stages.checks import OF_DISTRIBUTIONS
 from quantgate.stages.early import large_enough, look_sizes
+from quantgate.stages.lever_checks import SPECULATION
 from quantgate.stages.quadruples import KINDS
 from quantgate.stages.quadruples import check_name as speed_check_name
 from quantgate.stages.quality import part_of, slice_names
@@ -278,8 +279,9 @@ def _names_faults(
 
 def _waiver_faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str | None) -> Iterator[Fault]:
     known = [name for rule in policy.checks if rule.tier == "required" for name in check_names(rule, golden_sets, texts)]
+    levers = {rule.kind for rule in policy.checks if rule.tier == "required" and rule.kind in SPECULATION}
     for index, waiver in enumerate(policy.waivers):
-        if waiver.check not in known:
+        if waiver.check not in known and waiver.check.partition("/")[0] not in levers:  # which drafters there are is the run's affair
             what = f"the policy has no required check '{waiver.check}': {_nearest(waiver.check, known)}"
             yield Fault(where=("waivers", index, "check"), what=what)
 
@@ -318,6 +320,8 @@ def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference], texts: 
             return [speed_check_name(rule)]
         case "batching_utilisation_gain" | "batching_itl_p99_ratio":  # without an engine the names depend on what ran, so none is known
             return [] if rule.engine is None else [f"lever/{rule.kind}/{rule.engine}"]
+        case kind if kind in SPECULATION:
+            return [f"{kind}/*"]
         case kind if kind in OF_DISTRIBUTIONS and texts is not None:
             return [f"{kind}/{texts}"]
         case _:

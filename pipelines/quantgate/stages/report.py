@@ -39,7 +39,7 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
-from quantgate.stages import baseline, batching_figures, noise, timings
+from quantgate.stages import baseline, batching_figures, noise, speculation, timings
 from quantgate.stages.canary import LEFT_OUT
 from quantgate.stages.diagnose import examine
 from quantgate.stages.figures import worth_showing
@@ -104,6 +104,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         baseline=baseline.compared(evidence),
         diagnosis=examine(evidence, decision.verdicts),
         batching=batching_figures.rows_of(evidence.batching),
+        speculation=speculation.rows(evidence.speculation, reference.capacity),
     )
 
 
@@ -145,6 +146,8 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
         yield from _early_stops(one)
         yield from _cold_starts(one)
     yield from batching_figures.sentences(batching_figures.rows_of(evidence.batching))
+    capacity = next(one.capacity for one in evidence.variants if one.variant.role == "reference")
+    yield from (row.sentence for row in speculation.rows(evidence.speculation, capacity))
 
 
 def _early_stops(one: VariantEvidence) -> Iterator[str]:
@@ -219,6 +222,8 @@ def _measurement(one: VariantEvidence, reference: VariantEvidence, alpha: float)
         other_speed=other_speed,
         speed_left_out=() if one.speed is None else one.speed.left_out,
         at_ceiling=own,
+        kv_cache=None if loaded is None else loaded.kv_cache,
+        kv_bytes=None if loaded is None else loaded.kv_bytes,
     )
 
 

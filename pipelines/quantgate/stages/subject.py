@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quantgate.records import BatchingRun, Check, GoldenReference, Policy, ScoreSheet, VariantEvidence, Waiver
+from quantgate.records import (
+    BatchingRun,
+    Check,
+    GoldenReference,
+    Policy,
+    ScoreSheet,
+    SpeculationRun,
+    VariantEvidence,
+    Waiver,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +34,13 @@ class Subject:
     """Of the reference: what comparing it with the pinned one gave. Of a candidate: that it is not judged where that went wrong."""
     batching: tuple[BatchingRun, ...] = ()
     """Its runs of the continuous batching lever."""
+    speculation: tuple[SpeculationRun, ...] = ()
+    """What was measured of speculative decoding of the reference, a drafter each."""
+
+    @property
+    def candidates(self) -> tuple[VariantEvidence, ...]:
+        """The candidates of the run, this variant included where it is one."""
+        return tuple(one for one in (self.variant, *self.others) if one.variant.role == "candidate")
 
     def chosen(self, golden_set: str) -> tuple[GoldenReference, ...]:
         """The golden sets that a rule means: one by name, or all for ``*``."""

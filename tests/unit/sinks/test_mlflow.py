@@ -334,6 +334,9 @@ def test_a_measured_zero_is_published() -> None:
         ("w8a16", ("8", "tensor")),
         ("w4a16-g64", ("4", "group:64")),
         ("w8a16-channel", ("8", "channel")),
+        ("w4a16-g64-kv4", ("4", "group:64")),
+        ("w8a16-kv8", ("8", "tensor")),
+        ("float-kv8", (None, None)),
     ],
 )
 def test_bits_and_granularity_come_from_the_scheme(scheme: str, parts: tuple[str | None, str | None]) -> None:

@@ -19,7 +19,7 @@ from evidence import (
     sheet,
     variant,
 )
-from quantgate.records import Check, CheckRule, Evidence, ItemEvidence, Outcome, ScoreSheet
+from quantgate.records import Check, CheckRule, Evidence, ItemEvidence, KVCache, Outcome, ScoreSheet
 
 RATIO = CheckRule(kind="ceiling_ratio", minimum=1.5)
 LENGTH = CheckRule(kind="output_length", minimum=0.9, maximum=1.1)
@@ -139,3 +139,22 @@ def test_a_variant_that_holds_no_request_is_a_fail() -> None:
     served = next(one for one in found.checks if one.name == "served")
     assert (found.outcome, served.outcome) == ("fail", "fail")
     assert "even one request" in served.because
+
+
+def test_the_same_weights_with_another_cache_are_no_copy() -> None:
+    """A cache in fewer bits is what differs; raw log-likelihoods that do not differ are refused all the same."""
+    base = reference()
+    assert base.loaded is not None
+
+    def distinct(**fields: Any) -> Outcome:
+        found = evidence(base, candidate(**fields))
+        return next(one for one in _always(found) if one.name == "distinct").outcome
+
+    same = base.loaded
+    assert distinct(loaded=same) == "not_measured"
+    assert distinct(loaded=replace(same, kv_cache=KVCache(bits=4))) == "pass"
+    assert distinct(loaded=replace(same, kv_cache=KVCache(bits=4)), sheets=base.sheets) == "not_measured"
+
+
+def _always(found: Evidence) -> tuple[Check, ...]:
+    return next(one for one in decided(found, policy(require_controls=False)).verdicts if one.variant == "int8").checks

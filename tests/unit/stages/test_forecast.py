@@ -14,6 +14,7 @@ from quantgate.records import (
     Evidence,
     Fingerprint,
     Generation,
+    KVCache,
     Policy,
     SpeedRun,
     Variant,
@@ -53,6 +54,18 @@ def test_sizes_follow_the_scheme() -> None:
     assert rtn.weight_bytes == reference.weight_bytes
     assert (rtn.most_requests, rtn.kv_bytes_per_request) == (None, None)
     assert reference.kv_bytes_per_request == 2 * 64 * 4 * 16
+
+
+def test_a_cache_in_fewer_bits_is_forecast() -> None:
+    """Blocks for the prompt, floats for what is written lately; a window that blocks do not reach is the reason why not."""
+    kv4 = Variant(name="kv4", quantizer="reference", kv_cache=KVCache(bits=4))
+    found = sized(kv4, SIZES, 10**9, WORK)
+    # 2 layers x 2 KV heads x (16 + 16): 8 groups of 8 bytes of codes and 8 beside them.
+    assert found.kv_bytes_per_request == 8 * 8 * 16 + 8 * 2 * 64 * 4
+    assert found.weight_bytes == sized(REFERENCE, SIZES, 10**9, WORK).weight_bytes
+    sliding = replace(SIZES.shape, layers=tuple(replace(one, window=8) for one in SIZES.shape.layers))
+    refused = sized(kv4, replace(SIZES, shape=sliding), 10**9, WORK)
+    assert "layers of kind window" in (refused.why_not or "")
 
 
 def test_groups_are_the_variant_s_own() -> None:
