@@ -28,6 +28,7 @@ from quantgate.records import (
     NEVER_WAIVED,
     BatchPlan,
     Better,
+    Budget,
     Calibration,
     Canary,
     CheckRule,
@@ -37,6 +38,7 @@ from quantgate.records import (
     HarnessSource,
     ModelSource,
     Policy,
+    Price,
     Role,
     Scalar,
     Sequential,
@@ -72,6 +74,8 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
     "kl_p999": ("maximum",),
     "rms_probability_change": ("maximum",),
     "top1_agreement": ("minimum",),
+    "cost_ratio": ("maximum",),
+    "cost_per_million_tokens": ("maximum",),
 }
 """What each kind of check must give, and nothing else of these."""
 FOR_QUALITY = ("slice", "scale", "better")
@@ -82,6 +86,9 @@ Limit = Annotated[float, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+CURRENCY = r"^[A-Z]{3}$"
+DEFAULT_CURRENCY = "USD"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +117,8 @@ class RunConfig:
     alias: str
     provenance: Literal["machine", "fixed"]
     run_id: str | None
+    price: Price | None = None
+    budget: Budget | None = None
 
     @property
     def reference(self) -> Variant:
@@ -143,6 +152,8 @@ class _Device(_Section):
     memory_budget: str | int | float | None = None
     index: Annotated[int, Field(ge=0)] = 0
     uuid: Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9A-Za-z/-]+$")] | None = None
+    price_per_hour: Positive | None = None
+    currency: Annotated[str, Field(pattern=CURRENCY)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -199,6 +210,13 @@ class _Divergence(_Section):
     max_texts: Count = 100
     reference: Literal["auto", "stored", "recomputed"] = "auto"
     disk_limit: str | int | float = "8GB"
+
+
+class _Budget(_Section):
+    """What somebody allows a million output tokens to cost, in the currency of the device's price."""
+
+    owner: Text
+    max_cost_per_million_tokens: Positive
 
 
 class _MLflow(_Section):
@@ -268,6 +286,7 @@ class _Run(_Section):
     sinks: list[str] = ["folder", "junit", "mlflow", "console"]
     mlflow: _MLflow = _MLflow()
     promotion: _Promotion = _Promotion()
+    budget: _Budget | None = None
     provenance: Literal["machine", "fixed"] = "machine"
     run_id: Annotated[str, Field(pattern=NAME)] | None = None
 
@@ -293,7 +312,7 @@ class _Check(_Section):
         Literal[
             "quality", "output_length", "freed_share", "share_quantized", "ceiling_ratio", "kl_mean", "kl_p99", "kl_p999",
             "rms_probability_change", "top1_agreement",
-            "perplexity_ratio",
+            "perplexity_ratio", "cost_ratio", "cost_per_million_tokens",
         ],
         _said("What is asked. Only quality and perplexity_ratio can let a variant pass; the others can block one."),
     ]  # fmt: skip
@@ -315,7 +334,7 @@ class _Check(_Section):
         Better | None, _said("quality: whether higher or lower scores are better, where the results do not state it.")
     ] = None
     minimum: Annotated[Limit | None, _said("The smallest figure that passes; shares are written 0.25 for 25 %.")] = None
-    maximum: Annotated[Limit | None, _said("The largest figure that passes; divergence in nats a token, perplexity as a ratio.")] = None
+    maximum: Annotated[Limit | None, _said("The largest figure that passes: divergence in nats, perplexity and cost as ratios.")] = None
 
 
 class _Waiver(_Section):
@@ -435,6 +454,8 @@ def load_run(path: Path) -> RunConfig:
         alias=raw.promotion.alias,
         provenance=raw.provenance,
         run_id=raw.run_id,
+        price=_price(raw, document),
+        budget=None if raw.budget is None else Budget(**raw.budget.model_dump()),
     )
 
 
@@ -567,6 +588,18 @@ def _device(raw: _Device, document: _Document) -> DeviceConfig:
         uuid=raw.uuid,
         memory_budget_bytes=None if raw.memory_budget is None else _size_bytes(raw.memory_budget, document, ("device", "memory_budget")),
     )
+
+
+def _price(raw: _Run, document: _Document) -> Price | None:
+    """The device's price. It is no part of the device's settings: what was measured does not depend on it."""
+    if raw.device.price_per_hour is not None:
+        return Price(per_hour=raw.device.price_per_hour, currency=raw.device.currency or DEFAULT_CURRENCY)
+    if raw.device.currency is not None:
+        raise document.error(("device", "currency"), "'currency' is for 'price_per_hour'; add the price, or leave the currency out")
+    if raw.budget is not None:
+        what = "a budget needs the device's price: add 'price_per_hour' under 'device', for example price_per_hour: 2.49"
+        raise document.error(("budget",), what)
+    return None
 
 
 def _divergence(raw: _Divergence, base: Path, document: _Document) -> DivergenceConfig:
@@ -1017,6 +1050,8 @@ def _allowed(detail: ErrorDetails) -> str:
             return "must not be empty"
         case "string_pattern_mismatch" if context["pattern"] == NAME:
             return "a name is letters, digits, '.', '_' and '-', at most 64 of them, and starts with a letter or digit"
+        case "string_pattern_mismatch" if context["pattern"] == CURRENCY:
+            return "a currency is its three capital letters, for example EUR"
         case "string_pattern_mismatch":
             return f"must match the pattern {context['pattern']}"
         case _:

@@ -1,7 +1,7 @@
 """Everything that a run measures, one variant at a time, each in a process of its own.
 
 ``quantize`` for all, then ``load -> capacity -> score -> kl`` (or ``read``) for each,
-then ``time`` with the reference's process and a variant's in turn.
+then ``roof`` for the device, and ``time`` with the reference's process and a variant's in turn.
 A stage that is done is kept under the digest of everything it depends on: a resumed run skips it, and a later run on the same machine uses
 it again. Speed is never used again: machines drift. A failure is evidence of its variant and does not take the others along.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from quantgate.records import (
     BatchPlan,
     CanaryReading,
     Capacity,
+    DeviceState,
     Distributions,
     DivergenceConfig,
     Failure,
@@ -32,6 +33,7 @@ from quantgate.records import (
     GoldenSet,
     KLStatistics,
     Opened,
+    Roofs,
     RunInfo,
     ScoreSheet,
     SpeedRun,
@@ -39,7 +41,7 @@ from quantgate.records import (
     Variant,
     VariantEvidence,
 )
-from quantgate.stages import canary, diverge, early, stopping
+from quantgate.stages import against_roofs, canary, diverge, early, roof, stopping
 from quantgate.texts import Texts
 
 SEED = 20240229
@@ -67,6 +69,8 @@ class Run:
     """What the reference says after the canary's prompts, by golden set."""
     texts: Texts | None = None
     """What divergence is taken over, where it is not the prompts."""
+    roofs: Roofs | None = None
+    """What the device can do at most; None where nothing is timed."""
 
 
 def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...]:
@@ -85,7 +89,7 @@ def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...
         for stage in ("load", *(["capacity"] * _is_filled(one)), *(canaries * _is_filled(one)), *scored)
     ]
     timed = ["time" for one in config.variants if _is_timed(one) and one.role != "reference"]
-    return ("quantize",) * len(config.variants) + (*each, *timed)
+    return ("quantize",) * len(config.variants) + (*each, *["roof"] * bool(timed), *timed)
 
 
 def _is_filled(variant: Variant) -> bool:
@@ -551,14 +555,16 @@ def _budget(work: Run, variant: Variant) -> int:
 def _time_all(work: Run) -> None:
     """Reference and variant in turn, each in its own process, one working at a time."""
     reference = work.config.reference
-    for variant in work.config.variants:
-        one = work.evidence[variant.name]
-        if not _is_timed(variant) or variant.role == "reference" or one.capacity is None or not one.capacity.confirmed:
-            continue
+    timed = [one for one in work.config.variants if _is_timed(one) and one.role != "reference" and _ceiling(work, one)]
+    if timed:
+        _roof(work, [reference, *timed])
+    for variant in timed:
         with _failures(work, variant, "time"):
             work.display.step(variant.name, "time")
             _time(work, reference, variant)
             work.display.step_done(reused=False)
+    if timed:
+        _look_at_device(work, reference)
 
 
 def _time(work: Run, reference: Variant, variant: Variant) -> None:
@@ -572,10 +578,43 @@ def _time(work: Run, reference: Variant, variant: Variant) -> None:
     kept = rundir.get(work.folder / f"{name}.json", kind="speed", key=key, record=SpeedRun)
     done = kept if kept is not None else _blocks(work, reference, variant, sizes)
     work.shelf.keep(name, kind="speed", key=key, record=done, share=False)
+    for who, taken in ((reference, done.partner), (variant, done.generations)):
+        against_roofs.refuse_faults(who.name, taken, work.evidence[who.name].loaded, work.roofs)
     work.evidence[variant.name] = replace(work.evidence[variant.name], speed=done)
     base = work.evidence[reference.name]
     earlier = () if base.speed is None else base.speed.generations
     work.evidence[reference.name] = replace(base, speed=SpeedRun(variant=reference.name, generations=(*earlier, *done.partner)))
+
+
+def _roof(work: Run, variants: list[Variant]) -> None:
+    """Measure what the device can do, in a process that holds no model. Never used again by a later run, as speed is not."""
+    facts = [one for variant in variants if (one := work.evidence[variant.name].loaded) is not None]
+    job = roof.Job(
+        weight_bytes=tuple(sorted({one.weight_bytes for one in facts})),
+        dtypes=tuple(dict.fromkeys(dtype for one in facts for dtype in against_roofs.arithmetic_types(one))),
+    )
+    first = variants[0]
+    work.display.step(first.name, "roof")
+    key = _key(work, run=work.info.run_id, job=job, **_machine(work))
+    found = rundir.get(work.folder / "roofs.json", kind="roofs", key=key, record=Roofs)
+    if found is None:
+        with ExitStack() as stack:
+            try:
+                found = _Lazy(work, first, stack).ask("roof", Roofs, device=work.config.device, job=job)
+            except MeasureError as error:  # a roof that is missing is told beside every figure that lacks it
+                found = Roofs(why_not=(str(error),))
+        rundir.put(work.folder / "roofs.json", kind="roofs", key=key, record=found)
+    work.roofs = found
+    for why in found.why_not:
+        work.display.note(f"a roof of the device is missing: {why}")
+    work.display.step_done(reused=False)
+
+
+def _look_at_device(work: Run, reference: Variant) -> None:
+    """Clocks and heat once more, when everything is timed."""
+    with ExitStack() as stack, suppress(MeasureError):
+        after = _Lazy(work, reference, stack).ask("device_state", DeviceState, device=work.config.device)
+        work.roofs = None if work.roofs is None else replace(work.roofs, after=after)
 
 
 def _ceiling(work: Run, variant: Variant) -> int:

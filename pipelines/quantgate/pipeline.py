@@ -164,6 +164,9 @@ def _finish(work: Run, options: Options, started_s: float) -> Report:
         variants=tuple(_placed(work, work.evidence[one.name]) for one in work.config.variants if one.name in work.evidence),
         golden_sets=tuple(golden.reference_of(one) for one in work.goldens),
         fingerprint=replace(work.fingerprint, device=_device_of(work)),
+        roofs=work.roofs if work.config.provenance != "fixed" else rundir.rounded(work.roofs),
+        price=work.config.price,
+        budget=work.config.budget,
     )
     rundir.put(work.folder / "evidence.json", kind="evidence", key=work.info.run_id, record=evidence)
     seconds = 0.0 if work.config.provenance == "fixed" else work.display.now_s() - started_s

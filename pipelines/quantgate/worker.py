@@ -33,6 +33,7 @@ from quantgate.records import (
     CanaryReading,
     Capacity,
     DeviceConfig,
+    DeviceState,
     Distributions,
     DivergenceConfig,
     EngineSettings,
@@ -41,12 +42,13 @@ from quantgate.records import (
     KLStatistics,
     ModelSource,
     Opened,
+    Roofs,
     ScoreSheet,
     TextReading,
     Variant,
     Workload,
 )
-from quantgate.stages import answer, capacity, diverge, measure, quantize, read, score
+from quantgate.stages import answer, capacity, diverge, measure, quantize, read, roof, score
 
 PROGRESS_EVERY_S = 0.2
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -303,6 +305,21 @@ def _time(desk: Desk, request: dict[str, Any]) -> tuple[Generation, ...]:
     return measure.block(session, device, job, desk.progress)
 
 
+def _roof(desk: Desk, request: dict[str, Any]) -> Roofs:
+    """What the device can do, before any model is in its memory."""
+    return roof.measure(_device(request), _record(request, "job", roof.Job), desk.progress)
+
+
+def _device_state(desk: Desk, request: dict[str, Any]) -> DeviceState:
+    return _device(request).state()
+
+
+def _device(request: dict[str, Any]) -> Device:
+    config: DeviceConfig = _record(request, "device", DeviceConfig)
+    device: Device = plugins.load("device", config.kind)(config)
+    return device
+
+
 ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "quantize": _quantize,
     "open": _open,
@@ -315,6 +332,8 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "compare": _compare,
     "capacity": _capacity,
     "time": _time,
+    "roof": _roof,
+    "device_state": _device_state,
 }
 
 

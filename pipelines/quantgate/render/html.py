@@ -25,7 +25,7 @@ from quantgate.records import (
     SpeedRow,
     Verdict,
 )
-from quantgate.render import distance, figures, flips, proof
+from quantgate.render import distance, figures, flips, proof, speed
 from quantgate.render import quantities as q
 from quantgate.render.elements import Cell as _Cell
 from quantgate.render.elements import Column as _Column
@@ -190,6 +190,7 @@ def _variant_table(report: Report, lines: tuple[VariantLine, ...]) -> _Html:
         _Column("Batch fits"),
         _Column("Tokens/s there"),
         _Column("vs reference"),
+        *([_Column(cost)] if (cost := speed.cost_header(report)) else []),
     ]
     several = len(report.golden_sets) > 1
     body = []
@@ -197,7 +198,8 @@ def _variant_table(report: Report, lines: tuple[VariantLine, ...]) -> _Html:
         check = checks.get(line.variant)
         own = check is not None and check.scale == "unbounded"  # a unit of its own does not lie on the column's axis
         strip = "" if own else figures.interval_strip(check, domain, ident=f"strip-{index}")
-        body.append(_variant_cells(line, rows.get(line.variant), strip, size, several))
+        paid = [line.cost] if cost else []
+        body.append([*_variant_cells(line, rows.get(line.variant), strip, size, several), *paid])
     return _table("One row per variant; tokens/s at the batch that fits", columns, body, kind="stack variants")
 
 
@@ -500,14 +502,15 @@ def _ceiling_cells(row: MeasurementRow, size: int) -> list[_Cell]:
 
 
 def _speed(report: Report) -> _Html:
-    timed = [(row.variant, speed) for row in report.measurements for speed in row.speed]
+    timed = [(row.variant, one) for row in report.measurements for one in row.speed]
     if not timed:
         return _section("speed", "Speed", _el("p", "No speed was measured."))
     return _section(
         "speed",
         "Speed",
-        _figure(figures.throughput_figure(report, heading=False), figures.throughput_finding(report)),
+        speed.above_timings(report),
         _speed_table(timed),
+        speed.below_timings(report),
     )
 
 

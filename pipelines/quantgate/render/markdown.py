@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
-from quantgate.render import proof
+from quantgate.render import proof, speed
 from quantgate.render import quantities as q
 from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
@@ -83,9 +83,10 @@ def _variants(report: Report) -> str:
         "Batch fits",
         "Tokens/s there",
         "vs reference",
+        *([cost] if (cost := speed.cost_header(report)) else []),
     ]
-    sides = "llrrrr" + ("l" if several else "") + "rrrrrr"
-    return _table(header, sides, [_variant_cells(line, several) for line in lines])
+    sides = "llrrrr" + ("l" if several else "") + "rrrrrr" + ("r" if cost else "")
+    return _table(header, sides, [[*_variant_cells(line, several), *([_text(line.cost)] if cost else [])] for line in lines])
 
 
 def _variant_cells(line: VariantLine, several: bool) -> list[str]:

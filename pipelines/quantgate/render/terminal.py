@@ -28,7 +28,7 @@ from quantgate.records import (
     SpeedRow,
     Verdict,
 )
-from quantgate.render import proof
+from quantgate.render import proof, speed
 from quantgate.render import quantities as q
 
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCONCLUSIVE": "33", "NOT MEASURED": "35", "CONTROL WRONG": "1;31"}
@@ -61,6 +61,8 @@ class VariantLine:
     ratio: str
     unit: str = ""
     """Of loss, bound and margin: points, in score, or times the reference's perplexity; empty without them."""
+    cost: str = q.UNKNOWN
+    """Of a million output tokens, in the run's currency."""
 
 
 def variant_lines(report: Report) -> tuple[VariantLine, ...]:
@@ -110,6 +112,7 @@ def _line(name: str, verdict: Verdict | None, row: MeasurementRow | None) -> Var
         tokens_per_s=q.per_s(None if row is None else row.tokens_per_s_at_ceiling),
         ratio=q.ratio(None if row is None else row.ratio_at_ceiling),
         unit="" if check is None or check.estimate is None else q.loss_unit(check),
+        cost=speed.cost_cell(row),
     )
 
 
@@ -178,7 +181,7 @@ def _table(report: Report, lines: tuple[VariantLine, ...], width: int | None, co
     if not lines:
         return "No variant was measured."
     columns = _columns(report, lines)
-    rows = _aligned(columns, right=_RIGHT)
+    rows = _aligned(columns, right=_RIGHT | {speed.cost_header(report)})
     if width is not None and max(map(_cells, rows)) > width:
         rows = _stacked(columns)
     rows = [rows[0], *(_coloured(row, lines) for row in rows[1:])] if colour else rows
@@ -200,6 +203,8 @@ def _columns(report: Report, lines: tuple[VariantLine, ...]) -> dict[str, list[s
     }
     if len(report.golden_sets) < 2:
         del columns["golden set"]
+    if cost := speed.cost_header(report):
+        columns[cost] = [line.cost for line in lines]
     return columns
 
 
@@ -259,7 +264,8 @@ def show_variant(report: Report, name: str) -> str:
     blocks = [
         _heading(report, name, row, verdict),
         _checks(verdict),
-        *([] if row is None else [_measurements(row), _proof(row), _ceiling(row.ceiling), _speed(row.speed), _failures(row)]),
+        *([] if row is None else [_measurements(row), _proof(row), _ceiling(row.ceiling), _speed(row.speed)]),
+        *([] if row is None else [_beside(report, row), _failures(row)]),
         *(_quality(report, quality) for quality in report.quality if quality.variant == name),
         *(_reading(one) for one in report.readings if one.variant == name),
         _flips([flip for flip in report.flips if flip.variant == name], [one for one in report.flip_counts if one.variant == name]),
@@ -363,6 +369,12 @@ def _speed(rows: tuple[SpeedRow, ...]) -> str:
         "early stops": [q.percent(row.early_stop_share) for row in rows],
     }
     return "\n".join(["speed", *(f"  {line}" for line in _aligned(columns, right=frozenset(columns)))])
+
+
+def _beside(report: Report, row: MeasurementRow) -> str:
+    """Crossover, shares of the roofs, cost."""
+    lines = speed.lines_of(report, row)
+    return "\n".join(["speed against roofs, reference and price", *(f"  {plain(line)}" for line in lines)]) if lines else ""
 
 
 def _failures(row: MeasurementRow) -> str:

@@ -29,6 +29,7 @@ from mlflow.entities import Metric, Param, RunTag
 
 from quantgate.errors import QuantgateError
 from quantgate.records import GoldenRow, Report, Scalar
+from quantgate.render.speed import drawings
 from quantgate.sinks.mlflow_figures import (
     Figure,
     dataset_of,
@@ -121,6 +122,8 @@ class RunWriter:
                 self._do(self._store.client.log_artifact, self.run_id, str(file))
         if not policies:
             self._do(self._store.client.log_dict, self.run_id, asdict(report.policy), "policy.json")
+        for name, svg in drawings(report).items():
+            self._do(self._store.client.log_text, self.run_id, svg, f"figures/{name}.svg")
         if (folder / "figures").is_dir():
             self._do(self._store.client.log_artifacts, self.run_id, str(folder / "figures"), "figures")
 

@@ -174,6 +174,15 @@ def _speed(row: MeasurementRow) -> Iterator[_Raw]:
         yield "speed/output_tokens_per_s", speed.output_tokens_per_s, speed.batch_size
         yield "speed/ratio_to_reference", speed.ratio_to_reference, speed.batch_size
     yield "speed/tokens_per_s_at_ceiling", row.tokens_per_s_at_ceiling, 0
+    for one in row.roofline:
+        yield "speed/mbu", one.mbu, one.batch_size
+        yield "speed/mfu", one.mfu, one.batch_size
+        yield "speed/prefill_mfu", one.prefill_mfu, one.batch_size
+    if row.crossover is not None and row.crossover.kind == "crosses":
+        yield "speed/crossover_batch", row.crossover.batch, 0
+    if row.cost is not None:
+        yield "cost/per_million_output_tokens", row.cost.per_million_tokens, 0
+        yield "cost/ratio_to_reference", row.cost.ratio_to_reference, 0
 
 
 def params_of(report: Report, variant: str | None) -> dict[str, str]:
@@ -189,6 +198,7 @@ def params_of(report: Report, variant: str | None) -> dict[str, str]:
         "bits": bits,
         "granularity": granularity,
         "dtype": row.dtype if row else None,
+        "price_per_hour": f"{report.price.per_hour:g} {report.price.currency}" if report.price else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -310,6 +310,8 @@ def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference], texts: 
             return [f"memory/{rule.kind}"]
         case "ceiling_ratio":
             return ["ceiling/ratio"]
+        case "cost_ratio" | "cost_per_million_tokens":
+            return [f"cost/{rule.kind.removeprefix('cost_')}"]
         case kind if kind in OF_DISTRIBUTIONS and texts is not None:
             return [f"{kind}/{texts}"]
         case _:

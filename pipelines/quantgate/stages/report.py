@@ -40,8 +40,9 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
-from quantgate.stages import noise
+from quantgate.stages import noise, speed_figures
 from quantgate.stages.canary import LEFT_OUT
+from quantgate.stages.cost import cost
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
 from quantgate.stages.pairing import Meaning, meaning, paired_items
@@ -87,7 +88,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         sentences=tuple(_sentences(decision, evidence, context)),
         verdicts=decision.verdicts,
         chosen=decision.chosen,
-        measurements=tuple(_measurement(one, reference) for one in evidence.variants),
+        measurements=tuple(_measurement(one, reference, evidence) for one in evidence.variants),
         quality=tuple(_quality(evidence, reference, context)),
         flips=tuple(flip for found in flips for flip in found[:MOST_FLIPS]),
         flip_counts=tuple(_flip_count(found) for found in flips if len(found) > MOST_FLIPS),
@@ -100,6 +101,9 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         commands=context.commands,
         seconds=context.seconds,
         readings=tuple(_readings(evidence, reference)),
+        roofs=evidence.roofs,
+        price=evidence.price,
+        budget=evidence.budget,
     )
 
 
@@ -136,6 +140,7 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for one in evidence.variants:
         yield from _early_stops(one)
         yield from _cold_starts(one)
+    yield from speed_figures.sentences(evidence)
 
 
 def _early_stops(one: VariantEvidence) -> Iterator[str]:
@@ -171,10 +176,12 @@ def _cold_starts(one: VariantEvidence) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------- measurements
 
 
-def _measurement(one: VariantEvidence, reference: VariantEvidence) -> MeasurementRow:
+def _measurement(one: VariantEvidence, reference: VariantEvidence, evidence: Evidence) -> MeasurementRow:
+    one, reference, roofline = speed_figures.without_faults(one, reference, evidence.roofs)
     loaded, artifact = one.loaded, one.artifact
     weight, freed, simulated = _memory(one, reference)
     base = None if reference.loaded is None else reference.loaded.weight_bytes
+    speed = () if one.speed is None else tuple(_speed(one.speed))
     there, reference_there = one.tokens_per_s_at_ceiling, reference.tokens_per_s_at_ceiling
     return MeasurementRow(
         variant=one.variant.name,
@@ -197,13 +204,16 @@ def _measurement(one: VariantEvidence, reference: VariantEvidence) -> Measuremen
         process_bytes=None if loaded is None else loaded.process_bytes,
         file_backed_bytes=None if loaded is None else loaded.file_backed_bytes,
         ceiling=None if one.capacity is None else _ceiling(one.capacity),
-        speed=() if one.speed is None else tuple(_speed(one.speed)),
+        speed=speed,
         tokens_per_s_at_ceiling=there,
         ratio_at_ceiling=there / reference_there if there and reference_there and one is not reference else None,
         note=_note(one),
         failures=one.failures,
         reused=one.reused,
         proof=None if artifact is None else artifact.proof,
+        roofline=roofline,
+        cost=cost(one, reference, evidence.price),
+        crossover=None if one is reference or one.speed is None else speed_figures.crossover_of(speed),
     )
 
 

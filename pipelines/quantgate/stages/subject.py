@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quantgate.records import GoldenReference, Policy, ScoreSheet, VariantEvidence, Waiver
+from quantgate.records import Budget, GoldenReference, Policy, Price, ScoreSheet, VariantEvidence, Waiver
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +19,8 @@ class Subject:
     policy: Policy
     waivers: tuple[Waiver, ...] = ()
     """Those of the policy that are for this variant and hold on the run's own date."""
+    price: Price | None = None
+    budget: Budget | None = None
 
     def chosen(self, golden_set: str) -> tuple[GoldenReference, ...]:
         """The golden sets that a rule means: one by name, or all for ``*``."""
