@@ -670,8 +670,8 @@ def _peaks(device: DeviceInfo) -> list[tuple[str, str]]:
     operations = None if device.peak_flops_per_s is None else device.peak_flops_per_s / 1e9
     others = device.other_processes
     return [
-        ("Memory bandwidth", q.UNKNOWN if bandwidth is None else f"{q.decimal_bytes(bandwidth)}/s"),
-        ("Arithmetic", q.UNKNOWN if operations is None else f"{q.significant(operations)} GFLOP/s"),
+        ("Memory bandwidth, as the vendor states it", q.UNKNOWN if bandwidth is None else f"{q.decimal_bytes(bandwidth)}/s"),
+        ("Arithmetic, as the vendor states it", q.UNKNOWN if operations is None else f"{q.significant(operations)} GFLOP/s"),
         ("Other processes on the device", q.count(others)),
         *([("Memory of the other processes", q.decimal_bytes(device.other_bytes))] if device.other_bytes else []),
         *([("Allocator", device.allocator)] if device.allocator else []),

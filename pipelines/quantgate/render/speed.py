@@ -96,7 +96,7 @@ def _roofline_table(rows: Sequence[tuple[str, RooflineRow]]) -> Html:
         Column("MFU of prompts, %"),
     ]
     cells = [[variant, *_roofline_cells(row)] for variant, row in rows]
-    return table("Decode steps against the roofs; medians", columns, cells, kind="stack")
+    return table("Decode steps against the roofs; medians", columns, cells)
 
 
 def _roofline_cells(row: RooflineRow) -> list[str]:
@@ -210,9 +210,10 @@ def _cost_part(report: Report) -> Html:
     ]
     lengths = {(row.ceiling.prompt_tokens, row.ceiling.output_tokens) for row in report.measurements if row.ceiling}
     at = "; ".join(f"{prompt} prompt and {output} output tokens" for prompt, output in sorted(lengths))
-    caption = f"Cost at {q.money(report.price.per_hour)} {currency} an hour" + (f", {at}" if at else "")
+    caption = f"Cost at {q.check_limit('cost', report.price.per_hour)} {currency} an hour" + (f", {at}" if at else "")
     budget = report.budget
-    owned = [] if budget is None else [f"Budget of {budget.owner}: at most {q.money(budget.max_cost_per_million_tokens)} {currency}."]
+    allowed = None if budget is None else q.check_limit("cost", budget.max_cost_per_million_tokens)
+    owned = [] if budget is None else [f"Budget of {budget.owner}: at most {allowed} {currency} per million output tokens."]
     note = (
         "The hour pays for reading prompts too, so these tokens a second are produced tokens over the whole time of a batch, fewer "
         "than the decode rate above. The best batch is the one with most of them, at or under the variant's ceiling."
