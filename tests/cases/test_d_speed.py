@@ -8,8 +8,20 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from evidence import candidate, decided, evidence, known_bad, policy, reference
+from quantgate import roofline
 from quantgate.devices.fake import FakeDevice
-from quantgate.records import DeviceConfig, Generation, ModelSource, Request, SpeedRun, Step, Workload
+from quantgate.errors import OverRoof
+from quantgate.records import (
+    DeviceConfig,
+    Generation,
+    ModelShape,
+    ModelSource,
+    Request,
+    SpeedRun,
+    Step,
+    WeightsUsed,
+    Workload,
+)
 from quantgate.rundir import encode
 from quantgate.stages import report
 from quantgate.stages.measure import Job, block, fixed_requests, produced_tokens, timed
@@ -170,3 +182,14 @@ def test_b45_a_slower_variant_is_not_rejected_for_its_speed() -> None:
     assert decided(found).outcome == "pass"
     assert found.variants[1].speed is not None
     assert found.variants[1].speed.ratio(1) == pytest.approx(0.2)
+
+
+def test_b45_a_rate_above_the_bandwidth_is_a_measuring_fault() -> None:
+    """8,030,261,248 parameters in bfloat16 at 3.35 TB/s: at most 208.6 tokens/s at batch 1, so 900 are refused and 200 are not."""
+    shape = ModelShape(layers=(), hidden=1, vocabulary=1, tied=True)
+    used = WeightsUsed(read_bytes=2 * 8_030_261_248, row_bytes=0, body_parameters=8_030_261_248, head_parameters=0)
+    most = roofline.most_tokens_per_s(used, shape, cache_element_bytes=2, tokens=1, bytes_per_s=3.35e12)
+    assert most == pytest.approx(208.6, abs=0.05)
+    with pytest.raises(OverRoof, match=r"4\.31 times the measured roof"):
+        roofline.refuse_over_roof("900 tokens/s", 900 / most, 0.0)
+    roofline.refuse_over_roof("200 tokens/s", 200 / most, 0.0)

@@ -23,7 +23,8 @@ def machine(tmp_path: Path) -> Path:
         _write(cpu / "cpufreq" / "scaling_cur_freq", str(2_000_000 + 100_000 * core))
         _write(cpu / "topology" / "physical_package_id", str(core // 2))
         _write(cpu / "thermal_throttle" / "package_throttle_count", str(5 if core < 2 else 2))
-    for index, (level, kind, size) in enumerate(((1, "Data", "32K"), (1, "Instruction", "32K"), (2, "Unified", "1024K"), (3, "Unified", "32M"))):
+    caches = ((1, "Data", "32K"), (1, "Instruction", "32K"), (2, "Unified", "1024K"), (3, "Unified", "32M"))
+    for index, (level, kind, size) in enumerate(caches):
         cache = tmp_path / "cpu" / "cpu0" / "cache" / f"index{index}"
         for name, text in (("level", str(level)), ("type", kind), ("size", size)):
             _write(cache / name, text)

@@ -71,7 +71,7 @@ def test_a_speed_above_its_roof_is_a_fault_and_no_figure() -> None:
     row = against_roofs(timed("float32", {1: 0.020}), ROOFS)[0]
     assert row.mbu is None and row.tpot_s is None
     assert row.fault is not None and "1.18 times the measured roof" in row.fault and "measuring fault" in row.fault
-    with pytest.raises(OverRoof, match="float32 at batch 1: what it reads for 50.0 decoded tokens/s is 1.18 times"):
+    with pytest.raises(OverRoof, match=r"float32 at batch 1: what it reads for 50\.0 decoded tokens/s is 1\.18 times"):
         refuse_faults("float32", timed("float32", {1: 0.020}).speed.generations, loaded("float32"), ROOFS)  # type: ignore[union-attr]
 
 
