@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipelines" / "quantgate"
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
-    "docs/judging-files.md", "docs/signing.md",
+    "docs/judging-files.md", "docs/signing.md", "docs/roofs-and-cost.md",
 )  # fmt: skip
 ADAPTERS = ("quantizers", "engines", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render")
 PARTS_OF_ADAPTERS = {
@@ -38,11 +38,15 @@ PARTS_OF_ADAPTERS = {
     "metrics/text",
     "metrics/words",
     "devices/nvml",
+    "devices/exercises",
+    "devices/sysfs",
+    "devices/datasheet",
     "readers/lines",
     "engines/transformers_weights",
     "engines/transformers_tokenizer",
     "engines/transformers_distributions",
     "engines/transformers_forward",
+    "engines/transformers_used",
     "engines/transformers_scoring",
     "engines/forest",
     "sinks/mlflow_store",
