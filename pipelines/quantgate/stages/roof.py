@@ -8,7 +8,7 @@ fastest way of doing a thing is its roof, with the scatter of its repeats.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from quantgate.errors import EngineError
@@ -67,6 +67,24 @@ def measure(device: Device, job: Job, progress: Progress) -> Roofs:
         before=before,
         why_not=tuple(why_not),
         seconds=device.now_s() - started_s,
+    )
+
+
+def joined(first: Roofs | None, again: Roofs) -> Roofs:
+    """Two measurements of one device: of each thing the faster one, for a roof is the most that the device did."""
+    if first is None:
+        return again
+    best: dict[tuple[str, str, int], RoofRate] = {}
+    for one in (*first.reads, *first.multiplies, *again.reads, *again.multiplies):
+        key = (one.what, one.dtype, one.working_set_bytes if one.what == "read" else 0)
+        if key not in best or one.median_per_s > best[key].median_per_s:
+            best[key] = one
+    return replace(
+        first,
+        reads=tuple(one for one in best.values() if one.what == "read"),
+        multiplies=tuple(one for one in best.values() if one.what == "multiply"),
+        why_not=tuple(why for why in first.why_not if why in again.why_not),
+        seconds=first.seconds + again.seconds,
     )
 
 

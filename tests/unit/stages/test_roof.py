@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -132,6 +133,18 @@ def test_a_clock_that_stands_still_gives_no_roof() -> None:
 
 def _nothing() -> None:
     """No time passes."""
+
+
+def test_of_two_measurements_the_faster_counts() -> None:
+    """Bandwidth from the second, the matrix rate from the first, and only what failed twice is missing."""
+    slow = roof.measure(Scripted(read=_slower_and_faster), job(), quiet)
+    fast = replace(roof.measure(fake(), job(), quiet), multiplies=(), why_not=("multiplying in float32: no",))
+    found = roof.joined(slow, fast)
+    assert found.reads == fast.reads and found.multiplies == slow.multiplies
+    assert found.why_not == () and found.before == slow.before
+    assert found.seconds == slow.seconds + fast.seconds
+    assert roof.joined(None, fast) == fast
+    assert roof.joined(replace(slow, why_not=fast.why_not), fast).why_not == fast.why_not
 
 
 def test_progress_is_told_to_the_end() -> None:
