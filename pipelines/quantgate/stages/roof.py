@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from quantgate.errors import EngineError
+from quantgate.errors import EngineError, OutOfMemory
 from quantgate.ports import Device, Exercise, Progress
 from quantgate.records import RoofRate, Roofs
 
@@ -24,6 +24,7 @@ LONG_S = 0.05
 BEYOND_CACHE = 4
 """A working set so many times the last-level cache is memory's own business."""
 UNKNOWN_CACHE_BYTES = 256 * 2**20
+LEAST_BYTES = 2**20
 LARGEST_BYTES = 2 * 2**30
 """Beyond the cache the size changes nothing; a large model need not be imitated whole."""
 
@@ -97,7 +98,17 @@ def working_sets(weight_bytes: Sequence[int], cache_bytes: int | None, total_byt
 
 
 def _reading(device: Device, size_bytes: int, repeats: int) -> RoofRate:
-    found = [(one.way, _rates(device, one, repeats)) for one in device.reading(size_bytes)]
+    """At that size, or at half of it as often as a device with a small memory budget needs."""
+    try:
+        ways: Sequence[Exercise] = device.reading(size_bytes)
+    except OutOfMemory:
+        if size_bytes < 2 * LEAST_BYTES:
+            raise
+        ways = ()
+    if not ways:
+        device.release()
+        return _reading(device, size_bytes // 2, repeats)
+    found = [(one.way, _rates(device, one, repeats)) for one in ways]
     way, rates = max(found, key=lambda one: median(one[1]))
     return RoofRate(what="read", dtype="float32", way=way, working_set_bytes=size_bytes, per_s=rates)
 

@@ -120,6 +120,23 @@ def test_what_the_device_cannot_do_is_a_reason(error: Exception) -> None:
     assert found.why_not == (f"multiplying in float8: {error}",)
 
 
+def test_a_small_memory_budget_gives_a_smaller_working_set() -> None:
+    """400 MB do not fit and a quarter does: that is read, and named; where nothing fits the reason is told."""
+
+    def reading(most: int) -> Callable[[FakeDevice, int], list[Exercise]]:
+        def read(device: FakeDevice, size: int) -> list[Exercise]:
+            if size > most:
+                raise OutOfMemory(f"{size} do not fit")
+            return FakeDevice.reading(device, size)
+
+        return read
+
+    found = roof.measure(Scripted(read=reading(120_000_000)), job(), quiet)
+    assert [one.working_set_bytes for one in found.reads] == [62_500_000]  # of a quarter of the device, halved twice
+    none = roof.measure(Scripted(read=reading(0)), job(), quiet)
+    assert none.reads == () and "do not fit" in none.why_not[0]
+
+
 def test_a_clock_that_stands_still_gives_no_roof() -> None:
     """Work that takes no time is no rate, and never an infinite one."""
 
