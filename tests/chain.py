@@ -203,7 +203,7 @@ def reused_of(folder: Path) -> dict[str, list[str]]:
 
 
 def stages_of(folder: Path) -> dict[str, list[str]]:
-    """Variant -> stages that the run's log says were completed, in their order; timing, which is never used again, left out."""
+    """Variant -> stages that the run's log says were completed, in their order; timing and roofs, never used again, left out."""
     done = re.findall(r"^\S+ (\S+): (.+) done \(", (folder / "run.log").read_text(encoding="utf-8"), re.MULTILINE)
     names = dict.fromkeys(variant for variant, _ in done)
-    return {name: [stage for variant, stage in done if variant == name and stage != "time"] for name in names}
+    return {name: [stage for variant, stage in done if variant == name and stage not in ("roof", "time")] for name in names}

@@ -33,6 +33,7 @@ from quantgate.records import (
     BatchingEngine,
     BatchPlan,
     Better,
+    Budget,
     Calibration,
     Canary,
     CheckRule,
@@ -47,6 +48,7 @@ from quantgate.records import (
     Levers,
     ModelSource,
     Policy,
+    Price,
     Role,
     Scalar,
     Sequential,
@@ -99,6 +101,8 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
     "speculation_acceptance": ("minimum",),
     "speculation_lossless": (),
     "speculation_speed_ratio": ("minimum",),
+    "cost_ratio": ("maximum",),
+    "cost_per_million_tokens": ("maximum",),
 }
 """What each kind of check must give, and nothing else of these."""
 FOR_QUALITY = ("slice", "scale", "better")
@@ -110,6 +114,9 @@ Limit = Annotated[float, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+CURRENCY = r"^[A-Z]{3}$"
+DEFAULT_CURRENCY = "USD"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,6 +170,8 @@ class RunConfig:
     """Further lengths at which speed is measured."""
     timing: TimingConfig = field(default_factory=TimingConfig)
     baseline: BaselineConfig | None = None
+    price: Price | None = None
+    budget: Budget | None = None
 
     @property
     def reference(self) -> Variant:
@@ -197,6 +206,8 @@ class _Device(_Section):
     index: Annotated[int, Field(ge=0)] = 0
     uuid: Annotated[str, Field(pattern=UUID)] | None = None
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    price_per_hour: Positive | None = None
+    currency: Annotated[str, Field(pattern=CURRENCY)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -368,6 +379,13 @@ class _Levers(_Section):
     speculation: _Speculation | None = None
 
 
+class _Budget(_Section):
+    """What somebody allows a million output tokens to cost, in the currency of the device's price."""
+
+    owner: Text
+    max_cost_per_million_tokens: Positive
+
+
 class _MLflow(_Section):
     tracking_uri: str | None = None
     experiment: Annotated[str, Field(min_length=1)] = "quantgate"
@@ -459,6 +477,7 @@ class _Run(_Section):
     sinks: list[str] = ["folder", "junit", "mlflow", "console"]
     mlflow: _MLflow = _MLflow()
     promotion: _Promotion = _Promotion()
+    budget: _Budget | None = None
     provenance: Literal["machine", "fixed"] = "machine"
     run_id: Annotated[str, Field(pattern=NAME)] | None = None
     baseline: _Baseline | None = None
@@ -488,6 +507,7 @@ class _Check(_Section):
             "perplexity_ratio", "min_speed_ratio", "max_ttft_ratio", "max_itl_p99_ratio",
             "batching_utilisation_gain", "batching_itl_p99_ratio",
             "speculation_acceptance", "speculation_lossless", "speculation_speed_ratio",
+            "cost_ratio", "cost_per_million_tokens",
         ],
         _said("What is asked. Only quality and perplexity_ratio can let a variant pass; the others can block one."),
     ]  # fmt: skip
@@ -509,7 +529,7 @@ class _Check(_Section):
         Better | None, _said("quality: whether higher or lower scores are better, where the results do not state it.")
     ] = None
     minimum: Annotated[Limit | None, _said("The smallest figure that passes; shares are written 0.25 for 25 %.")] = None
-    maximum: Annotated[Limit | None, _said("The largest figure that passes; divergence in nats a token, perplexity as a ratio.")] = None
+    maximum: Annotated[Limit | None, _said("The largest figure that passes: divergence in nats, perplexity and cost as ratios.")] = None
     at: Annotated[
         Count | Literal["ceiling"] | None,
         _said("speed: the batch at which both are timed, or ceiling for each one's own largest; left out: batch 1."),
@@ -651,6 +671,8 @@ def load_run(path: Path) -> RunConfig:
         provenance=raw.provenance,
         run_id=raw.run_id,
         baseline=None if raw.baseline is None else _baseline(raw.baseline, base),
+        price=_price(raw, document),
+        budget=None if raw.budget is None else Budget(**raw.budget.model_dump()),
     )
 
 
@@ -817,6 +839,18 @@ def _other_workload(raw: _OtherWorkload, main: _Workload) -> Workload:
         max_batch=main.max_batch,
         warmups=main.warmups,
     )
+
+
+def _price(raw: _Run, document: _Document) -> Price | None:
+    """The device's price. It is no part of the device's settings: what was measured does not depend on it."""
+    if raw.device.price_per_hour is not None:
+        return Price(per_hour=raw.device.price_per_hour, currency=raw.device.currency or DEFAULT_CURRENCY)
+    if raw.device.currency is not None:
+        raise document.error(("device", "currency"), "'currency' is for 'price_per_hour'; add the price, or leave the currency out")
+    if raw.budget is not None:
+        what = "a budget needs the device's price: add 'price_per_hour' under 'device', for example price_per_hour: 2.49"
+        raise document.error(("budget",), what)
+    return None
 
 
 def _divergence(raw: _Divergence, base: Path, document: _Document) -> DivergenceConfig:
@@ -1449,6 +1483,7 @@ PATTERNS: Mapping[str, str] = {
     UUID: "a UUID is GPU-... or MIG-..., as nvidia-smi -L prints it",
     COMMIT: "a commit is 40 digits of 0-9 and a-f",
     SHA256: "a SHA-256 is 64 digits of 0-9 and a-f",
+    CURRENCY: "a currency is its three capital letters, for example EUR",
 }
 
 

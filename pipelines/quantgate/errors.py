@@ -15,6 +15,7 @@
     │   │   └── OutOfMemory      translated once, at the adapter's edge
     │   ├── NumericallyInvalid   item and position of the first non-finite number
     │   ├── NothingQuantized     a quantizer that replaced no module
+    │   ├── OverRoof             a speed that the device cannot have had: which, how far above the roof
     │   ├── WorkerFailed         what a variant's process reported, with the class name of its error
     │   ├── WorkerDied           a variant's process ended without an answer
     │   ├── BrokenResults        results of another tool that are not whole
@@ -116,6 +117,14 @@ class NothingQuantized(MeasureError):
             f"requested {requested}, 0 of {linear_modules} layers quantized: this quantizer does not recognise the model's layer "
             "classes; choose another quantizer or mark the variant as not wanted"
         )
+
+
+class OverRoof(MeasureError):
+    """A measured speed above what the device can do: a fault of the measurement, whatever it was."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(what)
 
 
 class WorkerFailed(MeasureError):

@@ -285,6 +285,7 @@ def _part(layer: LayerShape, devices: int) -> LayerShape:
         layer,
         kv_heads=heads if layer.kind == "latent" else max(1, heads // devices) if heads else 0,
         expanded_heads=layer.expanded_heads // devices,
+        query_heads=layer.query_heads // devices,
         state_elements=layer.state_elements // devices,
         recurrent_elements=layer.recurrent_elements // devices,
     )

@@ -1,7 +1,7 @@
 """Everything that a run measures, one variant at a time, each in a process of its own.
 
 ``quantize`` for all, then ``load -> capacity -> score -> kl`` (or ``read``) for each,
-then ``time`` with the reference's process and a variant's in turn.
+then ``roof`` for the device, and ``time`` with the reference's process and a variant's in turn.
 A stage that is done is kept under the digest of everything it depends on: a resumed run skips it, and a later run on the same machine uses
 it again. Speed is never used again: machines drift. A failure is evidence of its variant and does not take the others along.
 """
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from quantgate import fitting, golden, provenance, rundir
 from quantgate.config import RunConfig
-from quantgate.errors import MeasureError, RunFolderError, UsageError, WorkerDied, WorkerFailed
+from quantgate.errors import MeasureError, OverRoof, RunFolderError, UsageError, WorkerDied, WorkerFailed
 from quantgate.ports import Display, Executor, Worker
 from quantgate.records import (
     Artifact,
@@ -25,15 +25,18 @@ from quantgate.records import (
     CanaryReading,
     Capacity,
     DeviceInfo,
+    DeviceState,
     Distributions,
     DivergenceConfig,
     Failure,
     Fingerprint,
+    Generation,
     GoldenSet,
     KLStatistics,
     LeftOut,
     ModelSource,
     Opened,
+    Roofs,
     RunInfo,
     ScoreSheet,
     SpeedPoint,
@@ -44,7 +47,7 @@ from quantgate.records import (
     VariantEvidence,
     Workload,
 )
-from quantgate.stages import canary, diverge, early, quantize, stopping, sweep
+from quantgate.stages import against_roofs, canary, diverge, early, quantize, roof, stopping, sweep
 from quantgate.stages.interleave import ORDER, Hands, Job, Who, interleave
 from quantgate.stages.plan import first_level
 from quantgate.stages.quadruples import confirmed
@@ -79,6 +82,8 @@ class Run:
     """What the reference says after the canary's prompts, by golden set."""
     texts: Texts | None = None
     """What divergence is taken over, where it is not the prompts."""
+    roofs: Roofs | None = None
+    """What the device can do at most; None where nothing is timed."""
 
 
 def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...]:
@@ -97,7 +102,8 @@ def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...
         for stage in ("load", *(["capacity"] * _is_filled(one)), *(canaries * _is_filled(one)), *scored)
     ]
     levers = ["batching"] * len(config.levers.batching.variants if config.levers.batching else ())
-    return ("quantize",) * len(config.variants) + (*each, *["time"] * len(_timed(config)), *levers)
+    timed = _timed(config)
+    return ("quantize",) * len(config.variants) + (*each, *["roof"] * bool(timed), *["time"] * len(timed), *levers)
 
 
 def _is_filled(variant: Variant) -> bool:
@@ -599,9 +605,10 @@ def _timed(config: RunConfig) -> list[Variant]:
 
 def _time_all(work: Run) -> None:
     """Reference and variant in turn, each in its own process, one working at a time; each variant has its share of the budget."""
-    reference, left_s = work.config.reference, work.config.timing.budget_s
-    variants = [one for one in _timed(work.config) if _ceiling(work, reference if one.role == "identity" else one)]
-    for place, variant in enumerate(variants if _ceiling(work, reference) else []):
+    reference, left_s, variants = work.config.reference, work.config.timing.budget_s, _to_time(work)
+    if variants:
+        _roof(work)
+    for place, variant in enumerate(variants):
         share_s, started_s = None if left_s is None else left_s / (len(variants) - place), work.display.now_s()
         with _failures(work, variant, "time"):
             work.display.step(variant.name, "time")
@@ -610,6 +617,15 @@ def _time_all(work: Run) -> None:
         done = work.evidence[variant.name].speed
         spent_s = max(work.display.now_s() - started_s, 0.0 if done is None else done.seconds)
         left_s = None if left_s is None else max(0.0, left_s - spent_s)
+    if variants:
+        _look_at_device(work, reference)
+
+
+def _to_time(work: Run) -> list[Variant]:
+    """What is timed beside the reference: nothing where the reference holds no request."""
+    reference = work.config.reference
+    found = [one for one in _timed(work.config) if _ceiling(work, reference if one.role == "identity" else one)]
+    return found if _ceiling(work, reference) else []
 
 
 def _time(work: Run, reference: Variant, variant: Variant, budget_s: float | None) -> None:
@@ -634,6 +650,11 @@ def _time(work: Run, reference: Variant, variant: Variant, budget_s: float | Non
             done = interleave(job, replace(done or started, left_out=_beyond(job, one, base)), hands)
         done = replace(done, device=pair.devices.get("variant"), partner_device=pair.devices.get("reference"))
     keep(done)
+    try:
+        _refuse_faults(work, {reference.name: done.partner, variant.name: done.generations})
+    except OverRoof:
+        work.evidence[variant.name] = replace(work.evidence[variant.name], speed=None)
+        raise
     earlier = () if base.speed is None else base.speed.generations
     work.evidence[reference.name] = replace(base, speed=SpeedRun(variant=reference.name, generations=(*earlier, *done.partner)))
 
@@ -661,6 +682,64 @@ def _beyond(job: Job, one: VariantEvidence, base: VariantEvidence) -> tuple[Left
 def _clock(work: Run) -> Callable[[], float]:
     """The run's clock; under ``provenance: fixed`` one that stands still, so that only what devices say of their time counts."""
     return (lambda: 0.0) if work.config.provenance == "fixed" else work.display.now_s
+
+
+def _roof(work: Run) -> None:
+    """Measure what the device can do. Never used again by a later run, as speed is not."""
+    work.display.step(work.config.reference.name, "roof")
+    found = rundir.get(work.folder / "roofs.json", kind="roofs", key=_roof_key(work), record=Roofs)
+    _keep_roofs(work, _measured_roofs(work) if found is None else found)
+    for why in work.roofs.why_not if work.roofs is not None else ():
+        work.display.note(f"a roof of the device is missing: {why}")
+    work.display.step_done(reused=False)
+
+
+def _roof_job(work: Run) -> roof.Job:
+    facts = [one for variant in (work.config.reference, *_to_time(work)) if (one := work.evidence[variant.name].loaded) is not None]
+    return roof.Job(
+        weight_bytes=tuple(sorted({one.weight_bytes for one in facts})),
+        dtypes=tuple(dict.fromkeys(dtype for one in facts for dtype in against_roofs.arithmetic_types(one))),
+    )
+
+
+def _roof_key(work: Run) -> str:
+    return _key(work, run=work.info.run_id, job=_roof_job(work), **_machine(work))
+
+
+def _measured_roofs(work: Run) -> Roofs:
+    """In a process that holds no model. A roof that is missing is told beside every figure that lacks it."""
+    with ExitStack() as stack:
+        try:
+            return _Lazy(work, work.config.reference, stack).ask("roof", Roofs, device=work.config.device, job=_roof_job(work))
+        except MeasureError as error:
+            return Roofs(why_not=(str(error),))
+
+
+def _keep_roofs(work: Run, found: Roofs) -> None:
+    rundir.put(work.folder / "roofs.json", kind="roofs", key=_roof_key(work), record=found)
+    work.roofs = found
+
+
+def _refuse_faults(work: Run, taken: dict[str, tuple[Generation, ...]]) -> None:
+    """Raise ``OverRoof`` for a speed that the device cannot have had, also by roofs measured again: it may have been busy before."""
+
+    def look() -> None:
+        for name, generations in taken.items():
+            against_roofs.refuse_faults(name, generations, work.evidence[name].loaded, work.roofs)
+
+    try:
+        look()
+    except OverRoof as error:
+        work.display.note(f"{error}; the roofs are measured again, in case the machine was busy")
+        _keep_roofs(work, roof.joined(work.roofs, _measured_roofs(work)))
+        look()
+
+
+def _look_at_device(work: Run, reference: Variant) -> None:
+    """Clocks and heat once more, when everything is timed."""
+    with ExitStack() as stack, suppress(MeasureError):
+        after = _Lazy(work, reference, stack).ask("device_state", DeviceState, device=work.config.device)
+        work.roofs = None if work.roofs is None else replace(work.roofs, after=after)
 
 
 def _ceiling(work: Run, variant: Variant) -> int:

@@ -242,6 +242,9 @@ def _finish(work: Run, options: Options, started_s: float, beside: _Beside) -> R
         baseline=beside.baseline,
         batching=beside.batching,
         speculation=beside.speculation,
+        roofs=work.roofs if work.config.provenance != "fixed" else rundir.rounded(work.roofs),
+        price=work.config.price,
+        budget=work.config.budget,
     )
     rundir.put(work.folder / "evidence.json", kind="evidence", key=work.info.run_id, record=evidence)
     seconds = 0.0 if work.config.provenance == "fixed" else work.display.now_s() - started_s

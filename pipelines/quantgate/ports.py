@@ -15,6 +15,7 @@ from quantgate.records import (
     Counters,
     DeviceConfig,
     DeviceInfo,
+    DeviceState,
     EngineSettings,
     GoldenItem,
     GoldenSet,
@@ -81,6 +82,15 @@ class MemoryWatch(Protocol):
     def peak(self) -> PeakMemory: ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exercise:
+    """Work that a device does again and again so that somebody can time it. ``amount``: bytes read, or operations, in one go."""
+
+    way: str
+    amount: float
+    run: Callable[[], object]
+
+
 class Device(Protocol):
     """The hardware: its clock, its memory and its barrier."""
 
@@ -101,6 +111,15 @@ class Device(Protocol):
 
     def release(self) -> None:
         """Give cached memory back; called outside exception handlers."""
+
+    def reading(self, size_bytes: int) -> Sequence[Exercise]:
+        """Ways of reading ``size_bytes`` of memory once, all at once in memory. Raises ``OutOfMemory`` where it has no more."""
+
+    def multiplying(self, side: int, dtype: str) -> Exercise:
+        """A product of two square matrices. Raises ``EngineError`` for a type that the device does not multiply."""
+
+    def state(self) -> DeviceState:
+        """Clocks and heat now, as far as the device tells."""
 
 
 class Tokenizer(Protocol):
@@ -367,6 +386,7 @@ __all__ = [
     "Display",
     "Engine",
     "Executor",
+    "Exercise",
     "MemoryWatch",
     "Metric",
     "Progress",

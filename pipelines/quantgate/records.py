@@ -15,7 +15,7 @@ from datetime import date
 from itertools import pairwise
 from math import exp, fsum, isfinite
 from pathlib import PurePath
-from statistics import geometric_mean, median
+from statistics import fmean, geometric_mean, median, stdev
 from typing import Literal, TypeAlias
 
 from quantgate.symptoms import Diagnosis
@@ -934,6 +934,8 @@ class LayerShape:
     """Bytes of an element of the recurrence where the engine has a type of its own for it; None: that of the cache."""
     expanded_heads: int = 0
     """Heads that an engine stores which repeats the KV heads for its query heads; 0: it stores the KV heads."""
+    query_heads: int = 0
+    """Heads that attend; 0 where they are not known or the layer has no attention."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -946,6 +948,20 @@ class ModelShape:
     tied: bool
     context_tokens: int | None = None
     """Longest sequence the model was made for; None where its config does not say."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WeightsUsed:
+    """What of a model's weights a decode step must read and multiply by. Of experts: those of one token, the least a step can do with."""
+
+    read_bytes: int
+    """Everything stored, quantizer state included, without tables of which only rows are taken. A tied head is read whole."""
+    row_bytes: int
+    """Bytes of such tables' rows that each row of the batch takes at a step."""
+    body_parameters: int
+    """Weights that every token is multiplied by, the head left out."""
+    head_parameters: int
+    """Weights of the head, which every row is multiplied by whose logits are wanted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -976,6 +992,10 @@ class Loaded:
     """How the cache is kept in fewer bits; None: as ``kv_bytes_per_element`` says."""
     kv_bytes: KVBytes | None = None
     """Only of a cache in fewer bits."""
+    shape: ModelShape | None = None
+    """As the engine keeps it; None in evidence of earlier versions."""
+    used: WeightsUsed | None = None
+    """What of the weights a decode step uses; None where the engine cannot tell."""
 
     @property
     def share_quantized(self) -> float:
@@ -1362,6 +1382,83 @@ class DeviceInfo:
     uuid: str | None = None
     allocator: str | None = None
     """Settings of the allocator that change what fits, for example ``expandable_segments:True``."""
+    cache_bytes: int | None = None
+    """Last-level cache; None where the system does not tell."""
+    peak_source: str | None = None
+    """Whose datasheet the peak figures are from; None without them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceState:
+    """What a device tells of its clocks and its heat at a moment; None where it does not, with the reason in ``unknown``."""
+
+    governor: str | None = None
+    clock_hz: float | None = None
+    """Of a CPU the median over its cores, of a GPU its multiprocessors'."""
+    memory_clock_hz: float | None = None
+    throttle_events: int | None = None
+    """How often the CPU was slowed down by heat since it was switched on: two states tell what happened between them."""
+    throttled: tuple[str, ...] | None = None
+    """Why a GPU's clocks are held down now; empty where they are not."""
+    temperature_c: float | None = None
+    unknown: tuple[str, ...] = ()
+    """A sentence for each thing that cannot be read here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoofRate:
+    """What the device did at most of one thing: bytes read a second, or operations a second, each repeat of the fastest way."""
+
+    what: Literal["read", "multiply"]
+    dtype: str
+    way: str
+    """What was run, for example ``sum`` or ``product of 1,024 x 1,024``."""
+    working_set_bytes: int
+    per_s: tuple[float, ...]
+
+    @property
+    def median_per_s(self) -> float:
+        """The roof."""
+        return median(self.per_s)
+
+    @property
+    def cv(self) -> float:
+        """Standard deviation over mean of the repeats; 0 for a single one."""
+        return stdev(self.per_s) / fmean(self.per_s) if len(self.per_s) > 1 else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Roofs:
+    """Bandwidth and matrix rates of the device, measured in the run that they are compared with."""
+
+    reads: tuple[RoofRate, ...] = ()
+    """A working set each: of the model's size, and one beyond the last-level cache."""
+    multiplies: tuple[RoofRate, ...] = ()
+    """A type of numbers each."""
+    cache_bytes: int | None = None
+    before: DeviceState | None = None
+    after: DeviceState | None = None
+    """When everything had been timed."""
+    why_not: tuple[str, ...] = ()
+    """What could not be measured, a sentence each."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Price:
+    """What the device costs."""
+
+    per_hour: float
+    currency: str = "USD"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """What somebody allows a million output tokens to cost: tracked in every report, never decided on."""
+
+    owner: str
+    max_cost_per_million_tokens: float
+    """In the currency of the device's price."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1588,6 +1685,10 @@ class Evidence:
     """Static against continuous batching; empty where the run did not try it."""
     speculation: tuple[SpeculationRun, ...] = ()
     """A drafter each; empty where speculation was not asked for."""
+    roofs: Roofs | None = None
+    """None where nothing was timed."""
+    price: Price | None = None
+    budget: Budget | None = None
 
 
 # ---------------------------------------------------------------------------------------------- policy and verdict
@@ -1627,7 +1728,8 @@ class CheckRule:
 
     ``kind``: quality, perplexity_ratio, output_length, freed_share, share_quantized, ceiling_ratio, kl_mean, kl_p99, kl_p999,
     rms_probability_change, top1_agreement, min_speed_ratio, max_ttft_ratio, max_itl_p99_ratio, batching_utilisation_gain,
-    batching_itl_p99_ratio, speculation_acceptance, speculation_lossless or speculation_speed_ratio.
+    batching_itl_p99_ratio, speculation_acceptance, speculation_lossless, speculation_speed_ratio, cost_ratio or
+    cost_per_million_tokens.
     """
 
     kind: str
@@ -1808,6 +1910,77 @@ class SpeedRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RooflineRow:
+    """One batch size against the roofs: what a step must do, the least time for it, and the time it took."""
+
+    batch_size: int
+    why_not: str | None = None
+    """Why the figures below are missing; None where they are there."""
+    fault: str | None = None
+    """What lies above its roof by more than the roof's own scatter: the batch's speed is a measuring fault and not shown."""
+    step_bytes: float | None = None
+    """Weights used and the KV cache of all rows, in the mean over the decode steps."""
+    step_flops: float | None = None
+    memory_floor_s: float | None = None
+    compute_floor_s: float | None = None
+    bound: Literal["memory", "compute"] | None = None
+    """Which roof the step meets first."""
+    tpot_s: float | None = None
+    mbu: float | None = None
+    """Memory floor over the time a step took."""
+    mfu: float | None = None
+    """Compute floor over the time a step took."""
+    prefill_flops: float | None = None
+    prefill_mfu: float | None = None
+    """Least time to multiply the prompts over the time to the first token."""
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations a byte."""
+        return self.step_flops / self.step_bytes if self.step_flops is not None and self.step_bytes else None
+
+    @property
+    def flops_per_s(self) -> float | None:
+        """What the step did a second."""
+        return self.step_flops / self.tpot_s if self.step_flops is not None and self.tpot_s else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CostRow:
+    """What output tokens cost at a variant's best batch: the one with the most output tokens a second, prompts included."""
+
+    why_not: str | None = None
+    batch_size: int | None = None
+    output_tokens_per_s: float | None = None
+    """Produced tokens over the whole time of a batch, reading the prompts included: that is what the hour pays for."""
+    per_million_tokens: float | None = None
+    tokens_per_unit: float | None = None
+    """Output tokens for one unit of the currency."""
+    currency: str = "USD"
+    ratio_to_reference: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Crossover:
+    """Where a variant's speed over the reference's, at equal batches, goes through 1 along the batch sizes that were timed."""
+
+    kind: Literal["crosses", "faster", "slower", "several", "even", "not_measured"]
+    """``even``: at no batch told apart from the reference."""
+    batch: float | None = None
+    """Between measured batches, on a logarithmic scale; of several the first."""
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    why_no_interval: str | None = None
+    falls: bool | None = None
+    """Faster before it and slower behind it; None where nothing crosses."""
+    smallest: int | None = None
+    largest: int | None = None
+    """The batches that were timed beside the reference."""
+    why_not: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CeilingRow:
     """The batch ceiling in the report."""
 
@@ -1871,6 +2044,11 @@ class MeasurementRow:
     """Both sides at their own confirmed ceilings, paired; the row's figures are the variant's."""
     kv_cache: KVCache | None = None
     kv_bytes: KVBytes | None = None
+    roofline: tuple[RooflineRow, ...] = ()
+    cost: CostRow | None = None
+    """None where the run has no price."""
+    crossover: Crossover | None = None
+    """None for the reference, and where nothing was timed."""
 
     @property
     def kv_tokens_freed(self) -> int | None:
@@ -2212,6 +2390,9 @@ class Report:
     batching: tuple[BatchingRow, ...] = ()
     """Static against continuous batching; empty where the run did not try it."""
     speculation: tuple[SpeculationRow, ...] = ()
+    roofs: Roofs | None = None
+    price: Price | None = None
+    budget: Budget | None = None
 
 
 # ---------------------------------------------------------------------------------------------- two runs side by side

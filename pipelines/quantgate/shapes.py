@@ -323,7 +323,8 @@ def _shared_from(text: Config, count: int) -> int:
 def _attention(text: Config, number: int, window: int | None) -> LayerShape:
     if text.get("kv_lora_rank") is not None:
         rank, rope = whole(text, ("kv_lora_rank",)), whole(text, ("qk_rope_head_dim",))
-        return LayerShape(kind="latent", kv_heads=1, key_width=rank, value_width=rope, window=window)
+        heads = optional(text, _HEADS) or 0
+        return LayerShape(kind="latent", kv_heads=1, key_width=rank, value_width=rope, window=window, query_heads=heads)
     heads = whole(text, _HEADS)
     kv_heads = _kv_heads(text, heads)
     key_width = _key_width(text, heads)
@@ -334,6 +335,7 @@ def _attention(text: Config, number: int, window: int | None) -> LayerShape:
         value_width=optional(text, ("v_head_dim",)) or key_width,
         window=window,
         expanded_heads=heads if text.get("new_decoder_architecture") and kv_heads != heads else 0,
+        query_heads=heads,
     )
 
 

@@ -36,6 +36,7 @@ from quantgate.records import (
     CanaryReading,
     Capacity,
     DeviceConfig,
+    DeviceState,
     Distributions,
     DivergenceConfig,
     Drafter,
@@ -48,6 +49,7 @@ from quantgate.records import (
     Opened,
     PreparedBatching,
     Request,
+    Roofs,
     ScoreSheet,
     Serving,
     ServingSettings,
@@ -58,7 +60,7 @@ from quantgate.records import (
     Variant,
     Workload,
 )
-from quantgate.stages import answer, batching, capacity, diverge, draft, measure, quantize, read, score, speculate
+from quantgate.stages import answer, batching, capacity, diverge, draft, measure, quantize, read, roof, score, speculate
 
 PROGRESS_EVERY_S = 0.2
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -390,6 +392,21 @@ def _speculate(desk: Desk, request: dict[str, Any]) -> SpeculationRun:
         return replace(run, draft_weight_bytes=second.loaded.weight_bytes, draft_kv_bytes_per_row=row, passes=passes)
 
 
+def _roof(desk: Desk, request: dict[str, Any]) -> Roofs:
+    """What the device can do, before any model is in its memory."""
+    return roof.measure(_device(request), _record(request, "job", roof.Job), desk.progress)
+
+
+def _device_state(desk: Desk, request: dict[str, Any]) -> DeviceState:
+    return _device(request).state()
+
+
+def _device(request: dict[str, Any]) -> Device:
+    config: DeviceConfig = _record(request, "device", DeviceConfig)
+    device: Device = plugins.load("device", config.kind)(config)
+    return device
+
+
 ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "quantize": _quantize,
     "open": _open,
@@ -408,6 +425,8 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "batching_open": _batching_open,
     "batching_serve": _batching_serve,
     "speculate": _speculate,
+    "roof": _roof,
+    "device_state": _device_state,
 }
 
 

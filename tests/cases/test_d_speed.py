@@ -10,8 +10,21 @@ from math import log
 import pytest
 
 from evidence import DEVICE, FREED, QUALITY, candidate, decided, evidence, known_bad, policy, reference
+from quantgate import roofline
 from quantgate.devices.fake import FakeDevice
-from quantgate.records import CheckRule, DeviceConfig, Generation, ModelSource, Request, SpeedRun, Step, Workload
+from quantgate.errors import OverRoof
+from quantgate.records import (
+    CheckRule,
+    DeviceConfig,
+    Generation,
+    ModelShape,
+    ModelSource,
+    Request,
+    SpeedRun,
+    Step,
+    WeightsUsed,
+    Workload,
+)
 from quantgate.rundir import encode
 from quantgate.stages import report
 from quantgate.stages.measure import Job, fixed_requests, produced_tokens, time_batch, timed
@@ -210,3 +223,14 @@ def test_b114_other_machines_are_not_compared() -> None:
     outcome, because = _speed_check(speed_run([0.8] * 6, device=elsewhere))
     assert outcome == "not_measured"
     assert "the device's name is 'fake device' for the reference and 'another machine' for the variant" in because
+
+
+def test_b45_a_rate_above_the_bandwidth_is_a_measuring_fault() -> None:
+    """8,030,261,248 parameters in bfloat16 at 3.35 TB/s: at most 208.6 tokens/s at batch 1, so 900 are refused and 200 are not."""
+    shape = ModelShape(layers=(), hidden=1, vocabulary=1, tied=True)
+    used = WeightsUsed(read_bytes=2 * 8_030_261_248, row_bytes=0, body_parameters=8_030_261_248, head_parameters=0)
+    most = roofline.most_tokens_per_s(used, shape, cache_element_bytes=2, tokens=1, bytes_per_s=3.35e12)
+    assert most == pytest.approx(208.6, abs=0.05)
+    with pytest.raises(OverRoof, match=r"4\.31 times the measured roof"):
+        roofline.refuse_over_roof("900 tokens/s", 900 / most, 0.0)
+    roofline.refuse_over_roof("200 tokens/s", 200 / most, 0.0)

@@ -138,3 +138,18 @@ def test_release_can_be_called_at_any_time(case: Case) -> None:
     before = case.device.live_bytes()
     case.device.release()
     assert abs(case.device.live_bytes() - before) <= case.slack
+
+
+def test_its_roofs_can_be_measured(case: Case, request: pytest.FixtureRequest) -> None:
+    """Work of a stated amount can be done again and again, and what is not told of clocks and heat is named."""
+    if request.node.callspec.params["case"] == "cuda by script":
+        pytest.skip("a scripted GPU has no memory to read")
+    for one in [*case.device.reading(1 << 20), case.device.multiplying(64, "float32")]:
+        before_s = case.device.now_s()
+        one.run()
+        one.run()
+        case.device.synchronize()
+        assert one.amount > 0 and one.way
+        assert case.device.now_s() > before_s
+    found = case.device.state()
+    assert found.unknown or None not in (found.clock_hz, found.temperature_c)

@@ -177,7 +177,7 @@ KEYS = [
         "engine: fake",
         "enginee: fake",
         6,
-        "unknown key 'enginee': did you mean 'engine'? allowed here are baseline, cache, calibration, device, divergence, engine",
+        "unknown key 'enginee': did you mean 'engine'? allowed here are baseline, budget, cache, calibration, device, divergence, engine",
     ),
     ("  name: small", "  nmae: small", 3, "unknown key 'nmae': did you mean 'name'? allowed here are gguf_file"),
     ("memory_budget:", "memory_buget:", 5, "unknown key 'memory_buget': did you mean 'memory_budget'?"),

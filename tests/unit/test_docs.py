@@ -24,6 +24,7 @@ PACKAGE = ROOT / "pipelines" / "quantgate"
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/golden-sets.md", "docs/policies.md",
     "docs/judging-files.md", "docs/signing.md", "docs/mlflow.md", "docs/ci/README.md", "docs/diagnosis.md", "docs/levers.md",
+    "docs/roofs-and-cost.md",
 )  # fmt: skip
 ADAPTERS = (
     "quantizers", "engines", "levers", "devices", "metrics", "sources", "readers", "executors", "sinks", "registries", "signers", "render",
@@ -41,11 +42,15 @@ PARTS_OF_ADAPTERS = {
     "metrics/text",
     "metrics/words",
     "devices/nvml",
+    "devices/exercises",
+    "devices/sysfs",
+    "devices/datasheet",
     "readers/lines",
     "engines/transformers_weights",
     "engines/transformers_tokenizer",
     "engines/transformers_distributions",
     "engines/transformers_forward",
+    "engines/transformers_used",
     "engines/transformers_scoring",
     "engines/transformers_trail",
     "engines/transformers_kv_cache",

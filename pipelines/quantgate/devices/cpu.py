@@ -21,8 +21,10 @@ from pathlib import Path
 
 import torch
 
+from quantgate.devices import exercises, sysfs
 from quantgate.errors import EngineError
-from quantgate.records import DeviceConfig, DeviceInfo, PeakMemory
+from quantgate.ports import Exercise
+from quantgate.records import DeviceConfig, DeviceInfo, DeviceState, PeakMemory
 
 try:
     import resource
@@ -46,7 +48,12 @@ class CpuDevice:
             torch.set_num_threads(config.threads)
         self._heap = _Heap()
         self.info = DeviceInfo(
-            kind="cpu", name=_cpu_name(), total_bytes=_total_bytes(), threads=torch.get_num_threads(), driver=None
+            kind="cpu",
+            name=_cpu_name(),
+            total_bytes=_total_bytes(),
+            threads=torch.get_num_threads(),
+            driver=None,
+            cache_bytes=sysfs.last_level_cache_bytes(),
         )
 
     def synchronize(self) -> None:
@@ -77,6 +84,15 @@ class CpuDevice:
     def release(self) -> None:
         gc.collect()
         self._heap.trim()
+
+    def reading(self, size_bytes: int) -> list[Exercise]:
+        return exercises.reading("cpu", size_bytes)
+
+    def multiplying(self, side: int, dtype: str) -> Exercise:
+        return exercises.multiplying("cpu", side, dtype)
+
+    def state(self) -> DeviceState:
+        return sysfs.state()
 
 
 class CpuWatch:

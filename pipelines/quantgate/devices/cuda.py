@@ -15,9 +15,10 @@ from contextlib import contextmanager, suppress
 
 import torch
 
-from quantgate.devices import nvml
+from quantgate.devices import datasheet, exercises, nvml
 from quantgate.errors import ConfigError, EngineError
-from quantgate.records import DeviceConfig, DeviceInfo, PeakMemory
+from quantgate.ports import Exercise
+from quantgate.records import DeviceConfig, DeviceInfo, DeviceState, PeakMemory
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -40,6 +41,8 @@ class CudaDevice:
         found = str(getattr(properties, "uuid", ""))
         self._uuids = [one for one in (config.uuid, f"GPU-{found}", f"MIG-{found}") if one]
         seen = self._seen()
+        sheet = None if (config.uuid or "").startswith("MIG-") else datasheet.find(str(properties.name))
+        cache = getattr(properties, "L2_cache_size", None)
         self.info = DeviceInfo(
             kind="cuda",
             name=str(properties.name),
@@ -51,6 +54,10 @@ class CudaDevice:
             used_bytes=seen.used_bytes,
             uuid=config.uuid or (f"GPU-{found}" if found else None),
             allocator=allocator_note(os.environ),
+            cache_bytes=int(cache) if cache else None,
+            peak_bytes_per_s=None if sheet is None else sheet.bytes_per_s,
+            peak_flops_per_s=None if sheet is None else sheet.flops_per_s,
+            peak_source=None if sheet is None else sheet.source,
         )
 
     def synchronize(self) -> None:
@@ -86,6 +93,15 @@ class CudaDevice:
     def release(self) -> None:
         gc.collect()
         torch.cuda.empty_cache()
+
+    def reading(self, size_bytes: int) -> list[Exercise]:
+        return exercises.reading(f"cuda:{self._index}", size_bytes)
+
+    def multiplying(self, side: int, dtype: str) -> Exercise:
+        return exercises.multiplying(f"cuda:{self._index}", side, dtype)
+
+    def state(self) -> DeviceState:
+        return nvml.state(nvml.bindings(), self._uuids)
 
     def _seen(self) -> nvml.Seen:
         return nvml.look(nvml.bindings(), self._uuids, os.getpid())

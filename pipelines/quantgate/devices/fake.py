@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from quantgate.errors import EngineError, OutOfMemory
-from quantgate.records import DeviceConfig, DeviceInfo, PeakMemory
+from quantgate.ports import Exercise
+from quantgate.records import DeviceConfig, DeviceInfo, DeviceState, PeakMemory
 
 FAKE_TOTAL_BYTES = 10**9
+FAKE_CACHE_BYTES = 10**7
+FAKE_BYTES_PER_S = 5e10
+FAKE_FLOPS_PER_S = 2e13
 
 
 class FakeWatch:
@@ -35,7 +40,9 @@ class FakeDevice:
         total = FAKE_TOTAL_BYTES
         self._script = script
         self._stranded = 0
-        self.info = DeviceInfo(kind="fake", name="fake device", total_bytes=total, threads=config.threads)
+        self.info = DeviceInfo(
+            kind="fake", name="fake device", total_bytes=total, threads=config.threads, cache_bytes=FAKE_CACHE_BYTES
+        )
         self._limit = total
         self._now_s = 0.0
         self._live = 0
@@ -94,3 +101,13 @@ class FakeDevice:
     def release(self) -> None:
         """Give back what was reserved and not in use."""
         self._stranded = 0
+
+    def reading(self, size_bytes: int) -> list[Exercise]:
+        return [Exercise(way="script", amount=size_bytes, run=partial(self.advance, size_bytes / FAKE_BYTES_PER_S))]
+
+    def multiplying(self, side: int, dtype: str) -> Exercise:
+        flops = 2.0 * side**3
+        return Exercise(way=f"script, {side:,} x {side:,}", amount=flops, run=partial(self.advance, flops / FAKE_FLOPS_PER_S))
+
+    def state(self) -> DeviceState:
+        return DeviceState(unknown=("a scripted device has neither clocks nor heat",))

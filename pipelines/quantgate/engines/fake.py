@@ -36,12 +36,13 @@ from quantgate.records import (
     ModelShape,
     Request,
     Step,
+    WeightsUsed,
 )
 
 PARAMETERS = 100_000_000
 EOS, BOS = 0, 1
 SHAPE = ModelShape(
-    layers=(LayerShape(kind="full", kv_heads=2, key_width=64, value_width=64),) * 10,
+    layers=(LayerShape(kind="full", kv_heads=2, key_width=64, value_width=64, query_heads=4),) * 10,
     hidden=256,
     vocabulary=0x3000,
     tied=True,
@@ -277,6 +278,13 @@ def _loaded(script: dict[str, Any], kv: KVCache | None) -> Loaded:
         load_s=0.0,
         kv_cache=kv,
         kv_bytes=None if kv is None else _kv_bytes(kv),
+        shape=SHAPE,
+        used=WeightsUsed(
+            read_bytes=int(script["weight_bytes"]),
+            row_bytes=0,
+            body_parameters=PARAMETERS - SHAPE.hidden * SHAPE.vocabulary,
+            head_parameters=SHAPE.hidden * SHAPE.vocabulary,
+        ),
     )
 
 

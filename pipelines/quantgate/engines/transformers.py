@@ -34,6 +34,7 @@ from quantgate.engines.transformers_forward import Forward
 from quantgate.engines.transformers_kv_cache import Blocks, cache_bytes
 from quantgate.engines.transformers_tokenizer import TransformersTokenizer
 from quantgate.engines.transformers_trail import TransformersTrail, follow
+from quantgate.engines.transformers_used import used
 from quantgate.errors import EngineError, MissingModel, NothingQuantized, OutOfMemory, QuantgateError
 from quantgate.kvcache import kept_by, kv_bytes_per_row, quantized_bytes, why_no_blocks
 from quantgate.ports import Device
@@ -279,7 +280,7 @@ def _open(artifact: Artifact, settings: EngineSettings, device: Device) -> Trans
     _guard_repacking(model)
     session = TransformersSession(model, tokenizer, shape, loaded)
     _warm_up(session)
-    session.loaded = _after_warm_up(loaded, model, device)
+    session.loaded = replace(_after_warm_up(loaded, model, device), shape=shape)
     session.choose_layout(cached=settings.cached_scoring)
     session.measure_cache()
     return session
@@ -409,9 +410,11 @@ def _after_warm_up(loaded: Loaded, model: Any, device: Device) -> Loaded:
     """Add what only a forward shows. A library that repacks on first use may then hold more than it loaded, and that counts."""
     device.release()
     resident, file_backed = (None, None) if device.info.kind == "cuda" else _resident_bytes()
+    weight_bytes = max(loaded.weight_bytes, weights.weight_bytes(model))
     return replace(
         loaded,
-        weight_bytes=max(loaded.weight_bytes, weights.weight_bytes(model)),
+        weight_bytes=weight_bytes,
+        used=used(model, weight_bytes),
         kernels=weights.kernels(model),
         process_bytes=resident,
         file_backed_bytes=file_backed,

@@ -1,4 +1,4 @@
-"""Figures of a report as SVG text: losses against the margin, tokens/s over the batch, memory under the budget.
+"""Figures of a report as SVG text: losses against the margin, memory under the budget. Those of speed stand in modules of their own.
 
 Each figure carries a title that says the finding. Nothing is told by colour alone: outcomes differ in marker shape,
 variants in dash and marker, memory in pattern, and every figure names its numbers in text. A figure of which nothing
@@ -8,9 +8,7 @@ scripts, no links.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from quantgate.records import Check, MeasurementRow, Outcome, Report, Verdict
 from quantgate.render import quantities as q
@@ -18,7 +16,6 @@ from quantgate.render.canvas import BAND as _BAND
 from quantgate.render.canvas import INK as _INK
 from quantgate.render.canvas import MUTED as _MUTED
 from quantgate.render.canvas import RULE as _RULE
-from quantgate.render.canvas import SERIES as _SERIES
 from quantgate.render.canvas import Canvas as _Canvas
 from quantgate.render.canvas import Scale as _Scale
 from quantgate.render.canvas import ticks as _ticks
@@ -178,121 +175,6 @@ def _margin_words(margin: float | None) -> str:
 
 def _short_word(verdict: Verdict) -> str:
     return q.verdict_word(verdict) if len(q.verdict_word(verdict)) < 22 else "CONTROL WRONG"
-
-
-# ---------------------------------------------------------------------------------------------- speed
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Series:
-    variant: str
-    points: tuple[tuple[int, float, float | None, float | None], ...]
-    """Batch, tokens/s, low, high."""
-    ceiling: int | None
-    label: str
-
-
-def throughput_figure(report: Report, *, ident: str = "throughput", heading: bool = True) -> str:
-    """Draw tokens/s over the batch size for each timed variant; a thick bar ends a line at its batch ceiling."""
-    series = [found for row in report.measurements if (found := _series(row)) is not None]
-    if not series:
-        return ""
-    canvas = _Canvas(ident, throughput_finding(report), heading)
-    top, height = canvas.top + 16, 250
-    batches = [point[0] for line in series for point in line.points]
-    fastest = max(value for line in series for point in line.points for value in point[1:] if value is not None)
-    across = _Scale((math.log2(min(batches)), math.log2(max(max(batches), 2 * min(batches)))), (66, 500))
-    up = _Scale((0.0, fastest * 1.06), (top + height, top))
-    _speed_axes(canvas, across, up, sorted(set(batches)))
-    ends = []
-    for index, line in enumerate(series):
-        ends.append(_draw_series(canvas, (across, up), line, _SERIES[index % len(_SERIES)]))
-    _end_labels(canvas, ends, [line.label for line in series], (top, top + height))
-    canvas.note(
-        283, top + height + 38, "requests in a batch, doubling scale; a thick bar is the batch ceiling", anchor="middle"
-    )
-    canvas.note(14, top - 4, "tokens/s")
-    return canvas.svg(top + height + 48)
-
-
-def throughput_finding(report: Report) -> str:
-    """Say what the chosen (else the first timed) candidate reaches at its own ceiling, beside the reference."""
-    reference = next((row for row in report.measurements if row.role == "reference"), None)
-    timed = [row for row in report.measurements if row.role == "candidate" and row.tokens_per_s_at_ceiling is not None]
-    row = next((row for row in timed if row.variant == report.chosen), timed[0] if timed else None)
-    if row is None:
-        return "Tokens per second over batch size"
-    said = f"{row.variant} reaches {_at_ceiling(row)}"
-    if reference is None or reference.tokens_per_s_at_ceiling is None or row.ratio_at_ceiling is None:
-        return f"{said}."
-    return f"{said}, {q.ratio(row.ratio_at_ceiling)} the {_at_ceiling(reference)} of {reference.variant}."
-
-
-def _at_ceiling(row: MeasurementRow) -> str:
-    return f"{q.per_s(row.tokens_per_s_at_ceiling)} tokens/s at batch {q.batch_ceiling(row.ceiling)}"
-
-
-def _series(row: MeasurementRow) -> _Series | None:
-    points = [
-        (speed.batch_size, speed.output_tokens_per_s, speed.output_tokens_per_s_low, speed.output_tokens_per_s_high)
-        for speed in row.speed
-        if speed.output_tokens_per_s is not None and speed.batch_size > 0
-    ]
-    ceiling = row.ceiling.confirmed if row.ceiling is not None else None
-    at_ceiling = row.tokens_per_s_at_ceiling
-    if ceiling and at_ceiling is not None and ceiling not in [point[0] for point in points]:
-        points.append((ceiling, at_ceiling, None, None))
-    if not points:
-        return None
-    label = f"{q.shortened(row.variant, 14)}: "
-    label += (
-        _at_ceiling(row).replace(" tokens/s at batch", " at") if at_ceiling is not None else "not timed at its ceiling"
-    )
-    return _Series(variant=row.variant, points=tuple(sorted(points)), ceiling=ceiling, label=label)
-
-
-def _speed_axes(canvas: _Canvas, across: _Scale, up: _Scale, batches: Sequence[int]) -> None:
-    (left, right), (base, _) = across.span, up.span
-    for tick in _ticks(0.0, up.domain[1], 6):
-        canvas.line((left, up(tick)), (right, up(tick)), stroke=_RULE)
-        canvas.note(left - 8, up(tick) + 4, f"{tick:,g}", size=11, anchor="end")
-    shown = -math.inf
-    for batch in batches:
-        x = across(math.log2(batch))
-        canvas.line((x, base), (x, base + 4), stroke=_MUTED)
-        if x - shown >= 24:
-            canvas.note(x, base + 17, q.count(batch), size=11, anchor="middle")
-            shown = x
-
-
-def _draw_series(
-    canvas: _Canvas, scales: tuple[_Scale, _Scale], line: _Series, style: tuple[str, str, str]
-) -> tuple[float, float]:
-    """Draw one variant and return where its line ends."""
-    (across, up), (colour, dash, shape) = scales, style
-    spots = [(across(math.log2(batch)), up(rate)) for batch, rate, _, _ in line.points]
-    canvas.path(spots, colour, dash)
-    for (x, y), (batch, _, low, high) in zip(spots, line.points, strict=True):
-        if low is not None and high is not None:
-            canvas.line((x, up(low)), (x, up(high)), stroke=colour)
-        if batch == line.ceiling:
-            canvas.line((x, y - 11), (x, y + 11), stroke=colour, width=4)
-        canvas.mark(shape, x, y, fill=colour)
-    return spots[-1]
-
-
-def _end_labels(
-    canvas: _Canvas, ends: Sequence[tuple[float, float]], labels: Sequence[str], rows: tuple[float, float]
-) -> None:
-    """Write each line's label at the right, as near to its end as the others allow, with a thin leader."""
-    order = sorted(range(len(ends)), key=lambda index: ends[index][1])
-    height, previous = 18.0, rows[0] - 18.0
-    for rank, index in enumerate(order):
-        latest = rows[1] - height * (len(order) - 1 - rank)
-        y = max(min(ends[index][1], latest), previous + height)
-        canvas.path([(ends[index][0] + 7, ends[index][1]), (508, y), (516, y)], _RULE, "")
-        canvas.text(520, y + 4, labels[index], size=12, fill=_SERIES[index % len(_SERIES)][0])
-        previous = y
 
 
 # ---------------------------------------------------------------------------------------------- memory

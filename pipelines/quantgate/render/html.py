@@ -36,6 +36,7 @@ from quantgate.render import (
     proof,
     speculation,
     speed,
+    timings,
     trend,
 )
 from quantgate.render import quantities as q
@@ -205,6 +206,7 @@ def _variant_table(report: Report, lines: tuple[VariantLine, ...]) -> _Html:
         _Column("Batch fits"),
         _Column("Tokens/s there"),
         _Column("vs reference"),
+        *([_Column(cost)] if (cost := speed.cost_header(report)) else []),
     ]
     several = len(report.golden_sets) > 1
     body = []
@@ -212,7 +214,8 @@ def _variant_table(report: Report, lines: tuple[VariantLine, ...]) -> _Html:
         check = checks.get(line.variant)
         own = check is not None and check.scale == "unbounded"  # a unit of its own does not lie on the column's axis
         strip = "" if own else figures.interval_strip(check, domain, ident=f"strip-{index}")
-        body.append(_variant_cells(line, rows.get(line.variant), strip, size, several))
+        paid = [line.cost] if cost else []
+        body.append([*_variant_cells(line, rows.get(line.variant), strip, size, several), *paid])
     return _table("One row per variant; tokens/s at the batch that fits", columns, body, kind="stack variants")
 
 
@@ -521,8 +524,9 @@ def _speed(report: Report) -> _Html:
     return _section(
         "speed",
         "Speed",
-        _figure(figures.throughput_figure(report, heading=False), figures.throughput_finding(report)),
-        speed.page(report),
+        speed.above_timings(report),
+        timings.page(report),
+        speed.below_timings(report),
         speculation.part(report),
     )
 
@@ -650,8 +654,8 @@ def _peaks(device: DeviceInfo) -> list[tuple[str, str]]:
     operations = None if device.peak_flops_per_s is None else device.peak_flops_per_s / 1e9
     others = device.other_processes
     return [
-        ("Memory bandwidth", q.UNKNOWN if bandwidth is None else f"{q.decimal_bytes(bandwidth)}/s"),
-        ("Arithmetic", q.UNKNOWN if operations is None else f"{q.significant(operations)} GFLOP/s"),
+        ("Memory bandwidth, as the vendor states it", q.UNKNOWN if bandwidth is None else f"{q.decimal_bytes(bandwidth)}/s"),
+        ("Arithmetic, as the vendor states it", q.UNKNOWN if operations is None else f"{q.significant(operations)} GFLOP/s"),
         ("Other processes on the device", q.count(others)),
         *([("Memory of the other processes", q.decimal_bytes(device.other_bytes))] if device.other_bytes else []),
         *([("Allocator", device.allocator)] if device.allocator else []),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
-from quantgate.render import batching, diagnosis, proof, speculation, speed
+from quantgate.render import batching, diagnosis, proof, speculation, speed, timings
 from quantgate.render import quantities as q
 from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
@@ -110,9 +110,10 @@ def _variants(report: Report) -> str:
         "Batch fits",
         "Tokens/s there",
         "vs reference",
+        *([cost] if (cost := speed.cost_header(report)) else []),
     ]
-    sides = "llrrrr" + ("l" if several else "") + "rrrrrr"
-    return _table(header, sides, [_variant_cells(line, several) for line in lines])
+    sides = "llrrrr" + ("l" if several else "") + "rrrrrr" + ("r" if cost else "")
+    return _table(header, sides, [[*_variant_cells(line, several), *([_text(line.cost)] if cost else [])] for line in lines])
 
 
 def _variant_cells(line: VariantLine, several: bool) -> list[str]:
@@ -162,11 +163,11 @@ def _artifacts(report: Report) -> list[str]:
 
 
 def _speed(report: Report) -> list[str]:
-    header, rows = speed.markdown_rows(report)
+    header, rows = timings.markdown_rows(report)
     if not rows:
         return []
     shown = _table([_text(one) for one in header], "l" * (len(header) - 12) + "r" * 12, [[_text(cell) for cell in row] for row in rows])
-    return ["## Speed", _text(speed.CAPTION), shown, *([_bullets(found)] if (found := speed.markdown_lines(report)) else [])]
+    return ["## Speed", _text(timings.CAPTION), shown, *([_bullets(found)] if (found := timings.markdown_lines(report)) else [])]
 
 
 def _failures(report: Report) -> list[str]:

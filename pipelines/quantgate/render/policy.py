@@ -96,6 +96,10 @@ def rule_words(rule: CheckRule) -> str:
             return f"at least {low} of its parameters are quantized"
         case "ceiling_ratio":
             return f"its batch ceiling is at least {low} the reference's"
+        case "cost_ratio":
+            return f"an output token costs at most {high} what it does with the reference, each at its best batch"
+        case "cost_per_million_tokens":
+            return f"a million output tokens cost at most {high}, in the currency of the device's price"
         case "kl_mean":
             return f"its next tokens diverge from the reference's by at most {high} in the mean, on {where(rule)}"
         case "kl_p99":

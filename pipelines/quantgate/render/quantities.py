@@ -22,6 +22,7 @@ _ROUNDING = {"nearest": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOO
 _EXACT = Context(prec=400)
 _DECIMAL_UNITS = ((1, "B"), (10**3, "kB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
 _BINARY_UNITS = ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"), (2**40, "TiB"))
+_PREFIXES = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"))
 _WORDS = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE", "not_measured": "NOT MEASURED"}
 _SEVERITY = {"pass": 0, "inconclusive": 1, "fail": 2, "not_measured": 3}
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -162,6 +163,21 @@ def milliseconds(seconds: float | None) -> str:
 def per_s(value: float | None) -> str:
     """Write a rate such as tokens/s with two significant figures or all whole digits, without the unit."""
     return significant(value, 2)
+
+
+def money(value: float | None, *, towards: Towards = "nearest") -> str:
+    """Write an amount of money without its currency: two decimals, or three significant figures under 1."""
+    if value is None or not math.isfinite(value) or value >= 1 or value <= 0:
+        return fixed(value, 2, towards=towards)
+    return fixed(value, 2 - math.floor(math.log10(value)), towards=towards)
+
+
+def rate(value: float | None, unit: str) -> str:
+    """Write a rate with the prefix that suits it, as ``23.1 GB/s`` or ``1.2 TFLOP/s``; ``unit`` is ``B/s``, ``FLOP/s`` and the like."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    size, prefix = next((one for one in _PREFIXES if abs(value) < one[0] * 999.5), _PREFIXES[-1])
+    return f"{significant(value / size)} {prefix}{unit}"
 
 
 def duration(seconds: float | None) -> str:
@@ -307,7 +323,7 @@ def _unit(name: str) -> str:
     if kind in ("quality", "baseline"):
         return "points"
     # A name is kind/golden set or group/figure: a golden set's own name says nothing about units.
-    figure = rest if kind in ("memory", "ceiling", "lever") else kind
+    figure = rest if kind in ("memory", "ceiling", "lever", "cost") else kind
     parts = {
         "share": "%", "acceptance": "%", "agreement": "%", "probability_change": "%", "kl": "nats",
         "length": "x", "ratio": "x", "gain": "x",

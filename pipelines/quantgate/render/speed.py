@@ -1,118 +1,276 @@
-"""Speed in tables and sentences that every page uses: rates with their paired ratio, latencies apart, and what was left out. No charts."""
+"""What reports say of speed beyond the timings: crossovers, latency, roofs and what was reached of them, cost. Tables and plain lines.
+
+A figure that is missing has its reason; a share of a roof stands beside the roof, its scatter, and what the vendor promises.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from quantgate.records import LeftOut, MeasurementRow, Report, SpeedRow
+from quantgate.records import CostRow, DeviceInfo, DeviceState, MeasurementRow, Report, RooflineRow, RoofRate
+from quantgate.render import latency, roofs, throughput
 from quantgate.render import quantities as q
-from quantgate.render.elements import Column, Html, el, join, table, words
-
-Columns = Mapping[str, Callable[[SpeedRow], str]]
-_RATES: Columns = {
-    "batch": lambda row: q.count(row.batch_size),
-    "tokens/s": lambda row: q.per_s(row.output_tokens_per_s),
-    "low": lambda row: q.per_s(row.output_tokens_per_s_low),
-    "high": lambda row: q.per_s(row.output_tokens_per_s_high),
-    "vs reference": lambda row: q.ratio(row.ratio_to_reference),
-    "from": lambda row: q.fixed(row.ratio_low, 2, towards="down"),
-    "to": lambda row: q.fixed(row.ratio_high, 2, towards="up"),
-    "CV, %": lambda row: q.percent_number(row.cv, digits=1),
-    "quadruples": lambda row: q.count(row.quadruples),
-    "runs": lambda row: q.count(row.generations),
-    "warm-ups": lambda row: q.count(row.warmups),
-    "early stops": lambda row: q.percent(row.early_stop_share),
-}
-_TIMES: Columns = {
-    "batch": lambda row: q.count(row.batch_size),
-    "first token, ms": lambda row: q.milliseconds(row.ttft_s),
-    "per token, ms": lambda row: q.milliseconds(row.tpot_s),
-    "wait p50, ms": lambda row: q.milliseconds(row.itl_p50_s),
-    "p90": lambda row: q.milliseconds(row.itl_p90_s),
-    "p99": lambda row: q.milliseconds(row.itl_p99_s),
-    "prefill tokens/s": lambda row: q.per_s(row.prefill_tokens_per_s),
-    "end-to-end tokens/s": lambda row: q.per_s(row.end_to_end_tokens_per_s),
-}
-CAPTION = (
-    "Medians; tokens/s is decode alone, of the whole batch, with the slowest and fastest run; vs reference is the mean over quadruples "
-    "reference, variant, variant, reference at the same batch, from and to its one-sided bounds where there are four quadruples or more; "
-    "runs that stopped early enter no figure"
-)
-TIMES_CAPTION = (
-    "First token holds the prefill; per token is (last - first) / (tokens - 1); waits are the times between tokens, all runs together; "
-    "end to end is all produced tokens over the whole time"
-)
+from quantgate.render.elements import Column, Html, el, figure, join, table, with_small, words
 
 
-def tables(row: MeasurementRow) -> list[tuple[str, dict[str, list[str]]]]:
-    """Heading and columns of each table of one variant; none where nothing was timed."""
-    found = [("speed, decode", _RATES, row.speed), ("speed, latency", _TIMES, row.speed)]
-    for name in dict.fromkeys(one.workload for one in row.other_speed):
-        rows = tuple(one for one in row.other_speed if one.workload == name)
-        found += [(f"speed of workload {name}, decode", _RATES, rows), (f"speed of workload {name}, latency", _TIMES, rows)]
-    if row.at_ceiling is not None:
-        found.append(("speed, each at its own ceiling", _RATES, (row.at_ceiling,)))
-    return [(f"{head}{_level(rows, columns)}", _filled(columns, rows)) for head, columns, rows in found if rows]
+def drawings(report: Report) -> dict[str, str]:
+    """Name -> SVG with its title, for whoever keeps figures as files; what was not measured is absent."""
+    found = {
+        "throughput": throughput.throughput_figure(report),
+        "latency": latency.latency_figure(report),
+        "roofline": roofs.roofline_figure(report),
+    }
+    return {name: svg for name, svg in found.items() if svg}
 
 
-def _level(rows: Sequence[SpeedRow], columns: Columns) -> str:
-    levels = {one.ratio_level for one in rows if one.ratio_level is not None} if columns is _RATES else set()
-    return f" (from and to: {q.level_percent(levels.pop())} on each side)" if len(levels) == 1 else ""
+# ---------------------------------------------------------------------------------------------- the page
 
 
-def _filled(columns: Columns, rows: Sequence[SpeedRow]) -> dict[str, list[str]]:
-    return {title: [cell(row) for row in rows] for title, cell in columns.items()}
+def above_timings(report: Report) -> Html:
+    """Tokens a second over the batch, where variants cross, and what each reaches at its own ceiling."""
+    said = [*throughput.sentences(report), *_at_ceilings(report)]
+    return join(
+        [
+            figure(throughput.throughput_figure(report, heading=False), throughput.throughput_finding(report)),
+            el("ul", *(el("li", one) for one in said), class_="sentences") if said else "",
+        ]
+    )
 
 
-def left_out(row: MeasurementRow) -> list[str]:
-    """What was not timed of one variant, points of one reason together."""
-    return [f"not timed, or not as often as asked: {line}" for line in _grouped(row.speed_left_out)]
+def below_timings(report: Report) -> Html:
+    """Latency, the roofs and what was reached of them, cost."""
+    return join(
+        [
+            figure(latency.latency_figure(report, heading=False), latency.latency_finding(report)),
+            _roof_part(report),
+            _cost_part(report),
+        ]
+    )
 
 
-def _grouped(found: Sequence[LeftOut]) -> list[str]:
-    by_reason: dict[str, list[str]] = {}
-    for one in found:
-        by_reason.setdefault(one.because, []).append(one.point.at)
-    return [f"{', '.join(points)}: {because}" for because, points in by_reason.items()]
+def _at_ceilings(report: Report) -> Iterator[str]:
+    """The figure that decides: a larger batch fits a smaller model, and that is where it is served."""
+    reference = next((row for row in report.measurements if row.role == "reference"), None)
+    for row in report.measurements:
+        if reference is None or row.ratio_at_ceiling is None or reference.tokens_per_s_at_ceiling is None:
+            continue
+        ours = f"{q.per_s(row.tokens_per_s_at_ceiling)} tokens/s at {q.batch_ceiling(row.ceiling)}"
+        theirs = f"{q.per_s(reference.tokens_per_s_at_ceiling)} at {q.batch_ceiling(reference.ceiling)}"
+        against = f"{q.ratio(row.ratio_at_ceiling)} {reference.variant}'s {theirs}"
+        yield f"At its own ceiling, which decides, {row.variant} decodes {ours}: {against}."
 
 
-def _timed(report: Report) -> list[tuple[str, SpeedRow]]:
-    """Every row with its variant; the ceilings' own comparison last of each."""
-    return [(row.variant, speed) for row in report.measurements for speed in (*row.speed, *row.other_speed)]
+def _roof_part(report: Report) -> Html:
+    rows = [(row.variant, one) for row in report.measurements for one in row.roofline]
+    if not rows and report.roofs is None:
+        return Html("")
+    note = (
+        "A decode step reads every weight it uses once and the KV cache of all rows; its floor is those bytes over the bandwidth "
+        "measured in this run, or its operations over the matrix rate, whichever takes longer. MBU is the memory's floor over the time "
+        "taken, MFU the arithmetic's. A low MBU is time that goes into other things than reading: unpacking weights, calls, copies."
+    )
+    missing = [f"A roof is missing: {why}." for why in (() if report.roofs is None else report.roofs.why_not)]
+    return join(
+        [
+            el("h3", "Against the roofs of the device"),
+            figure(roofs.roofline_figure(report, heading=False), roofs.roofline_finding(report)),
+            _roofline_table(rows) if rows else "",
+            _rate_table(report),
+            el("ul", *(el("li", one) for one in [*missing, *_device_lines(report)]), class_="sentences"),
+            el("p", note, class_="note"),
+        ]
+    )
 
 
-def _missing(report: Report) -> list[str]:
-    return [f"{row.variant}: {line}" for row in report.measurements for line in left_out(row)]
-
-
-def page(report: Report) -> Html:
-    """The tables of an HTML page and what was left out."""
-    timed = _timed(report)
-    parts = [_html_table(CAPTION, _RATES, timed), _html_table(TIMES_CAPTION, _TIMES, timed)]
-    if missing := _missing(report):
-        parts.append(el("ul", *(el("li", line) for line in missing)))
-    return join(parts)
-
-
-def _html_table(caption: str, columns: Columns, timed: Sequence[tuple[str, SpeedRow]]) -> Html:
-    several = any(row.workload != timed[0][1].workload for _, row in timed)
-    heads = [words("Variant"), *([words("Workload")] if several else []), *(Column(title[0].upper() + title[1:]) for title in columns)]
-    cells = [
-        [variant, *([row.workload] if several else []), *(cell(row) for cell in columns.values())] for variant, row in timed
+def _roofline_table(rows: Sequence[tuple[str, RooflineRow]]) -> Html:
+    columns = [
+        words("Variant"),
+        Column("Batch"),
+        Column("Bytes a step, MB"),
+        Column("Operations a step, millions"),
+        Column("Floor, ms"),
+        Column("Took, ms"),
+        words("Nearer roof"),
+        Column("MBU, %"),
+        Column("MFU, %"),
+        Column("MFU of prompts, %"),
     ]
-    return table(caption, heads, cells)
+    cells = [[variant, *_roofline_cells(row)] for variant, row in rows]
+    return table("Decode steps against the roofs; medians", columns, cells)
 
 
-def markdown_rows(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and rows of one table: the rates, as the terminal has them. No rows where nothing was timed."""
-    several = any(row.other_speed for row in report.measurements)
-    header = ("Variant", *(("Workload",) if several else ()), *_RATES)
-    rows = [
-        (variant, *((row.workload,) if several else ()), *(cell(row) for cell in _RATES.values())) for variant, row in _timed(report)
+def _roofline_cells(row: RooflineRow) -> list[str]:
+    floors = [one for one in (row.memory_floor_s, row.compute_floor_s) if one is not None]
+    return [
+        q.count(row.batch_size),
+        q.significant(None if row.step_bytes is None else row.step_bytes / 1e6),
+        q.significant(None if row.step_flops is None else row.step_flops / 1e6),
+        q.milliseconds(max(floors, default=None)),
+        q.milliseconds(row.tpot_s),
+        with_small(row.bound or q.UNKNOWN, row.fault or row.why_not or ""),
+        q.percent_number(row.mbu),
+        _share(row.mfu),
+        _share(row.prefill_mfu),
     ]
-    return header, rows
 
 
-def markdown_lines(report: Report) -> list[str]:
-    """What was left out, a line each."""
-    return _missing(report)
+def _share(value: float | None) -> str:
+    """Small shares with a digit more: a memory-bound step uses little of the arithmetic."""
+    return q.percent_number(value, digits=0 if value is None or value >= 0.1 else 1)
+
+
+def _rate_table(report: Report) -> Html:
+    if report.roofs is None or not (report.roofs.reads or report.roofs.multiplies):
+        return Html("")
+    columns = [words("Roof"), Column("Measured"), Column("Scatter (CV), %"), Column("Repeats"), words("How"), Column("Datasheet")]
+    cells = [_rate_cells(one, report) for one in (*report.roofs.reads, *report.roofs.multiplies)]
+    return table("What the device does at most, measured before the timing; the fastest of several ways", columns, cells, kind="stack")
+
+
+def _rate_cells(one: RoofRate, report: Report) -> list[str]:
+    reads, device = one.what == "read", report.device
+    unit = "B/s" if reads else "FLOP/s"
+    return [
+        f"reading {q.decimal_bytes(one.working_set_bytes)}" if reads else f"multiplying in {one.dtype}",
+        q.rate(one.median_per_s, unit),
+        q.percent_number(one.cv, digits=1),
+        q.count(len(one.per_s)),
+        with_small(one.way, _beside_cache(one, report) if reads else ""),
+        _promised(one, device, unit),
+    ]
+
+
+def _beside_cache(one: RoofRate, report: Report) -> str:
+    cache = None if report.roofs is None else report.roofs.cache_bytes
+    if not cache:
+        return "the last-level cache is not known"
+    return f"{q.significant(one.working_set_bytes / cache, 2)} times the last-level cache of {q.binary_bytes(cache)}"
+
+
+def _promised(one: RoofRate, device: DeviceInfo | None, unit: str) -> str:
+    """The vendor's figure: of a matrix rate only for the 16-bit types it is stated for."""
+    peak = None
+    if device is not None:
+        peak = device.peak_bytes_per_s if one.what == "read" else device.peak_flops_per_s if "16" in one.dtype else None
+    return with_small(q.rate(peak, unit), "" if peak is None or device is None else device.peak_source or "")
+
+
+def _device_lines(report: Report) -> Iterator[str]:
+    """Threads, clocks and heat, and what of them nobody can read here."""
+    found = report.roofs
+    if found is None or found.before is None:
+        return
+    threads = "" if report.device is None or not report.device.threads else f"{q.count(report.device.threads)} threads; "
+    states = [("before", found.before), *([("after", found.after)] if found.after is not None else [])]
+    said = [f"{when} the timing {words}" for when, state in states if (words := _state_words(state))]
+    if said:
+        yield f"{threads}{'; '.join(said)}."
+    if found.before.unknown:
+        yield f"Not known here: {'; '.join(found.before.unknown)}."
+
+
+def _state_words(state: DeviceState) -> str:
+    held = None if state.throttled is None else ", ".join(state.throttled) or "nothing"
+    parts = [
+        None if state.clock_hz is None else f"clock {q.rate(state.clock_hz, 'Hz')}",
+        None if state.memory_clock_hz is None else f"memory clock {q.rate(state.memory_clock_hz, 'Hz')}",
+        None if state.governor is None else f"governor {state.governor}",
+        None if state.temperature_c is None else f"{q.significant(state.temperature_c, 2)} °C",
+        None if state.throttle_events is None else f"slowed down by heat {q.count(state.throttle_events)} times since it was switched on",
+        None if held is None else f"clocks held down by {held}",
+    ]
+    return ", ".join(part for part in parts if part is not None)
+
+
+# ---------------------------------------------------------------------------------------------- cost
+
+
+def cost_header(report: Report) -> str:
+    """The header of a column of costs; empty where the run has no price, and then there is no column."""
+    return "" if report.price is None else f"{report.price.currency} per M tokens"
+
+
+def cost_cell(row: MeasurementRow | None) -> str:
+    """What a million output tokens cost at the best batch."""
+    return q.UNKNOWN if row is None or row.cost is None else q.money(row.cost.per_million_tokens)
+
+
+def _cost_part(report: Report) -> Html:
+    rows = [(row.variant, row.cost) for row in report.measurements if row.cost is not None]
+    if report.price is None or not rows:
+        return Html("")
+    currency = report.price.currency
+    columns = [
+        words("Variant"),
+        Column("Best batch"),
+        Column("Output tokens/s, prompts included"),
+        Column(f"{currency} per million output tokens"),
+        Column(f"Output tokens per {currency}"),
+        Column("vs reference"),
+    ]
+    lengths = {(row.ceiling.prompt_tokens, row.ceiling.output_tokens) for row in report.measurements if row.ceiling}
+    at = "; ".join(f"{prompt} prompt and {output} output tokens" for prompt, output in sorted(lengths))
+    caption = f"Cost at {q.check_limit('cost', report.price.per_hour)} {currency} an hour" + (f", {at}" if at else "")
+    budget = report.budget
+    allowed = None if budget is None else q.check_limit("cost", budget.max_cost_per_million_tokens)
+    owned = [] if budget is None else [f"Budget of {budget.owner}: at most {allowed} {currency} per million output tokens."]
+    note = (
+        "The hour pays for reading prompts too, so these tokens a second are produced tokens over the whole time of a batch, fewer "
+        "than the decode rate above. The best batch is the one with most of them, at or under the variant's ceiling."
+    )
+    lines = [*owned, *_budget_lines(report)]
+    return join(
+        [
+            el("h3", "Cost"),
+            table(caption, columns, [[variant, *_cost_cells(one)] for variant, one in rows], kind="stack"),
+            el("ul", *(el("li", one) for one in lines), class_="sentences") if lines else "",
+            el("p", note, class_="note"),
+        ]
+    )
+
+
+def _budget_lines(report: Report) -> Iterator[str]:
+    for verdict in report.verdicts:
+        for check in verdict.checks:
+            if check.name == "cost/budget":
+                yield f"{verdict.variant} {check.because}."
+
+
+def _cost_cells(one: CostRow) -> list[str]:
+    tokens = None if one.tokens_per_unit is None else round(one.tokens_per_unit)
+    return [
+        with_small(q.count(one.batch_size), one.why_not or ""),
+        q.per_s(one.output_tokens_per_s),
+        q.money(one.per_million_tokens),
+        q.count(tokens),
+        q.ratio(one.ratio_to_reference),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- plain lines
+
+
+def lines_of(report: Report, row: MeasurementRow) -> list[str]:
+    """What a terminal says of one variant's speed beside its timings."""
+    reference = next((one for one in report.measurements if one.role == "reference"), None)
+    found = [throughput.crossover_sentence(row, "the reference" if reference is None else reference.variant)]
+    found += [_roofline_line(one) for one in row.roofline]
+    found += [] if row.cost is None else [_cost_line(row.cost)]
+    return [one for one in found if one]
+
+
+def _roofline_line(row: RooflineRow) -> str:
+    head = f"batch {q.count(row.batch_size)}"
+    if row.fault or row.why_not:
+        return f"{head}: against the roofs not known: {row.fault or row.why_not}"
+    floors = [one for one in (row.memory_floor_s, row.compute_floor_s) if one is not None]
+    took = f"{q.milliseconds(row.tpot_s)} ms a step, {q.milliseconds(max(floors, default=None))} ms at least"
+    return f"{head}: {took} ({row.bound} binds), MBU {q.percent(row.mbu)}, MFU {_share(row.mfu)} %"
+
+
+def _cost_line(one: CostRow) -> str:
+    if one.why_not is not None:
+        return f"cost not known: {one.why_not}"
+    against = "" if one.ratio_to_reference is None else f", {q.ratio(one.ratio_to_reference)} the reference's"
+    rate = f"batch {q.count(one.batch_size)}, {q.per_s(one.output_tokens_per_s)} tokens/s with prompts"
+    return f"{q.money(one.per_million_tokens)} {one.currency} per million output tokens at {rate}{against}"

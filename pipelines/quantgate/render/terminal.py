@@ -27,7 +27,7 @@ from quantgate.records import (
     Role,
     Verdict,
 )
-from quantgate.render import diagnosis, kv, proof, speed
+from quantgate.render import diagnosis, kv, proof, speed, timings
 from quantgate.render import quantities as q
 
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCONCLUSIVE": "33", "NOT MEASURED": "35", "CONTROL WRONG": "1;31"}
@@ -60,6 +60,8 @@ class VariantLine:
     ratio: str
     unit: str = ""
     """Of loss, bound and margin: points, in score, or times the reference's perplexity; empty without them."""
+    cost: str = q.UNKNOWN
+    """Of a million output tokens, in the run's currency."""
 
 
 def variant_lines(report: Report) -> tuple[VariantLine, ...]:
@@ -109,6 +111,7 @@ def _line(name: str, verdict: Verdict | None, row: MeasurementRow | None) -> Var
         tokens_per_s=q.per_s(None if row is None else row.tokens_per_s_at_ceiling),
         ratio=q.ratio(None if row is None else row.ratio_at_ceiling),
         unit="" if check is None or check.estimate is None else q.loss_unit(check),
+        cost=speed.cost_cell(row),
     )
 
 
@@ -178,7 +181,7 @@ def _table(report: Report, lines: tuple[VariantLine, ...], width: int | None, co
     if not lines:
         return "No variant was measured."
     columns = _columns(report, lines)
-    rows = _aligned(columns, right=_RIGHT)
+    rows = _aligned(columns, right=_RIGHT | {speed.cost_header(report)})
     if width is not None and max(map(_cells, rows)) > width:
         rows = _stacked(columns)
     rows = [rows[0], *(_coloured(row, lines) for row in rows[1:])] if colour else rows
@@ -200,6 +203,8 @@ def _columns(report: Report, lines: tuple[VariantLine, ...]) -> dict[str, list[s
     }
     if len(report.golden_sets) < 2:
         del columns["golden set"]
+    if cost := speed.cost_header(report):
+        columns[cost] = [line.cost for line in lines]
     return columns
 
 
@@ -259,7 +264,8 @@ def show_variant(report: Report, name: str) -> str:
     blocks = [
         _heading(report, name, row, verdict),
         _checks(verdict),
-        *([] if row is None else [_measurements(row), _proof(row), _cache(row), _ceiling(row.ceiling), _speed(row), _failures(row)]),
+        *([] if row is None else [_measurements(row), _proof(row), _cache(row), _ceiling(row.ceiling), _speed(row)]),
+        *([] if row is None else [_beside(report, row), _failures(row)]),
         *(_quality(report, quality) for quality in report.quality if quality.variant == name),
         *(_reading(one) for one in report.readings if one.variant == name),
         _flips([flip for flip in report.flips if flip.variant == name], [one for one in report.flip_counts if one.variant == name]),
@@ -355,10 +361,16 @@ def _ceiling(ceiling: CeilingRow | None) -> str:
 
 def _speed(row: MeasurementRow) -> str:
     tables = [
-        "\n".join([head, *(f"  {line}" for line in _aligned(columns, right=frozenset(columns)))]) for head, columns in speed.tables(row)
+        "\n".join([head, *(f"  {line}" for line in _aligned(columns, right=frozenset(columns)))]) for head, columns in timings.tables(row)
     ]
-    said = [textwrap.indent(_wrapped(plain(line), _TEXT_WIDTH - 2), "  ") for line in speed.left_out(row)]
+    said = [textwrap.indent(_wrapped(plain(line), _TEXT_WIDTH - 2), "  ") for line in timings.left_out(row)]
     return "\n".join([*(tables or ["speed\n  not measured"]), *said])
+
+
+def _beside(report: Report, row: MeasurementRow) -> str:
+    """Crossover, shares of the roofs, cost."""
+    lines = speed.lines_of(report, row)
+    return "\n".join(["speed against roofs, reference and price", *(f"  {plain(line)}" for line in lines)]) if lines else ""
 
 
 def _failures(row: MeasurementRow) -> str:

@@ -17,8 +17,9 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from quantgate.errors import QuantgateError
 from quantgate.records import Check, GoldenRow, KLStatistics, MeasurementRow, Report, Scalar, SpeculationRow, Verdict
-from quantgate.render.figures import interval_figure, memory_figure, throughput_figure
+from quantgate.render.figures import interval_figure, memory_figure
 from quantgate.render.markdown import summary
+from quantgate.render.speed import drawings
 
 LONGEST_NAME = 250
 LONGEST_NOTE = 4000
@@ -218,6 +219,15 @@ def _speed(row: MeasurementRow) -> Iterator[_Raw]:
         yield "speed/end_to_end_tokens_per_s", speed.end_to_end_tokens_per_s, speed.batch_size
     yield "speed/tokens_per_s_at_ceiling", row.tokens_per_s_at_ceiling, 0
     yield "speed/ratio_at_ceiling", row.ratio_at_ceiling, 0
+    for one in row.roofline:
+        yield "speed/mbu", one.mbu, one.batch_size
+        yield "speed/mfu", one.mfu, one.batch_size
+        yield "speed/prefill_mfu", one.prefill_mfu, one.batch_size
+    if row.crossover is not None and row.crossover.kind == "crosses":
+        yield "speed/crossover_batch", row.crossover.batch, 0
+    if row.cost is not None:
+        yield "cost/per_million_output_tokens", row.cost.per_million_tokens, 0
+        yield "cost/ratio_to_reference", row.cost.ratio_to_reference, 0
 
 
 def _batching(report: Report, variant: str) -> Iterator[_Raw]:
@@ -254,6 +264,7 @@ def params_of(report: Report, variant: str | None) -> dict[str, str]:
         "granularity": granularity,
         "dtype": row.dtype if row else None,
         "kv_cache": row.kv_cache.scheme if row and row.kv_cache else None,
+        "price_per_hour": f"{report.price.per_hour:g} {report.price.currency}" if report.price else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -408,7 +419,7 @@ def _cell(value: Scalar) -> Scalar:
 def pictures(report: Report) -> dict[str, str]:
     """File name -> SVG of each figure of the page that has something to show, with a size of its own: the UI gives it none."""
     drawn = {f"loss-{metric_name(golden.name)}": interval_figure(report, golden.name) for golden in report.golden_sets}
-    drawn |= {"memory": memory_figure(report), "throughput": throughput_figure(report)}
+    drawn |= {"memory": memory_figure(report), **drawings(report)}
     return {f"{name}.svg": _sized(svg) for name, svg in drawn.items() if svg.lstrip().startswith("<svg")}
 
 

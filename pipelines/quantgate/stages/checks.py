@@ -13,6 +13,7 @@ from math import inf, isfinite
 from quantgate.records import (
     Check,
     CheckRule,
+    CostRow,
     GoldenReference,
     ItemEvidence,
     KLStatistics,
@@ -22,8 +23,9 @@ from quantgate.records import (
     TextReading,
     VariantEvidence,
 )
-from quantgate.render.quantities import Towards, check_limit, count, fixed, percent, significant
+from quantgate.render.quantities import Towards, check_limit, count, fixed, money, percent, significant
 from quantgate.stages import batching_figures
+from quantgate.stages.cost import cost
 from quantgate.stages.lever_checks import SPECULATION, lever_checks
 from quantgate.stages.quadruples import KINDS
 from quantgate.stages.subject import Subject, one_line, sheet_of
@@ -384,6 +386,51 @@ def _moved(rule: CheckRule, over: str, kl: KLStatistics | None, why_no_kl: str |
     return Figure(name=name, value=value, sentence=asked.sentence)
 
 
+def _cost_ratio(_: CheckRule, subject: Subject) -> Iterator[Figure]:
+    """Each at its own best batch. Neither rate is paired with the other, so there is no interval."""
+    found, missing = _cost(subject)
+    if not missing and found.ratio_to_reference is None:
+        missing = "the reference's cost is not known"
+    sentence = "costs {} what the reference does for an output token, each at its best batch"
+    yield Figure(name="cost/ratio", value=None if missing else found.ratio_to_reference, sentence=sentence, why_not=missing)
+
+
+def _cost_per_million(_: CheckRule, subject: Subject) -> Iterator[Figure]:
+    found, missing = _cost(subject)
+    sentence = f"costs {{}} {found.currency} for a million output tokens at batch {found.batch_size}"
+    yield Figure(
+        name="cost/per_million_tokens", value=None if missing else found.per_million_tokens, sentence=sentence, why_not=missing
+    )
+
+
+def _cost(subject: Subject) -> tuple[CostRow, str]:
+    """A variant's cost, and why nothing can be said of it; empty where something can."""
+    found = cost(subject.variant, subject.reference, subject.price)
+    if found is None:
+        return CostRow(), "the device has no price: give the config 'price_per_hour' under 'device'"
+    if subject.reference.capacity is None or subject.variant.capacity is None:
+        return found, found.why_not or "the reference's batch ceiling is not known"
+    return found, found.why_not or _other_workload(subject) or _other_device(subject) or ""
+
+
+def budget(subject: Subject) -> list[Check]:
+    """What a run's budget says of a candidate: tracked, with its owner's name, and never decided on. None without a budget."""
+    if subject.budget is None:
+        return []
+    found, missing = _cost(subject)
+    limit, owner = subject.budget.max_cost_per_million_tokens, one_line(subject.budget.owner)
+    held = f"the budget of {owner} allows {check_limit('cost/budget', limit)} {found.currency}"
+    value = found.per_million_tokens
+    unknown = Check(
+        name="cost/budget", tier="advisory", outcome="not_measured", because=f"is not measured: {missing}; {held}", margin=limit
+    )
+    if missing or value is None:
+        return [unknown]
+    over = value > limit
+    said = f"costs {money(value, towards='up' if over else 'nearest')} {found.currency} for a million output tokens; {held}"
+    return [replace(unknown, outcome="fail" if over else "pass", because=said, estimate=value)]
+
+
 def _output_length(rule: CheckRule, subject: Subject) -> Iterator[Figure]:
     """Total output tokens against the reference's, on sets with outputs long enough to say anything."""
     found = [_length(golden, subject) for golden in subject.chosen(rule.golden_set)]
@@ -440,6 +487,8 @@ _FIGURES: dict[str, Callable[[CheckRule, Subject], Iterator[Figure]]] = {
     "output_length": _output_length,
     "batching_utilisation_gain": _batching,
     "batching_itl_p99_ratio": _batching,
+    "cost_ratio": _cost_ratio,
+    "cost_per_million_tokens": _cost_per_million,
 }
 
 
@@ -507,6 +556,8 @@ def _said(kind: str, value: float | None, towards: Towards) -> str:
     """The figure with its unit, rounded so that it does not seem to meet a limit that it misses."""
     if kind in ("freed_share", "share_quantized", "top1_agreement"):
         return percent(value, digits=1, towards=towards)
+    if kind == "cost_per_million_tokens":
+        return money(value, towards=towards)
     if kind == "rms_probability_change":
         return percent(value, digits=2, towards=towards)
     return f"{significant(value)} nats" if kind in ("kl_mean", "kl_p99", "kl_p999") else f"{fixed(value, 2, towards=towards)} times"

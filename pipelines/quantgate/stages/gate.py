@@ -28,7 +28,7 @@ from quantgate.records import NEVER_WAIVED, Check, Decision, Evidence, Outcome, 
 from quantgate.render.quantities import outcome_word
 from quantgate.stages import baseline
 from quantgate.stages.canary import canary, left_out
-from quantgate.stages.checks import demands, distinct, finite, plain_checks, ran, served, unchanged, unquantized
+from quantgate.stages.checks import budget, demands, distinct, finite, plain_checks, ran, served, unchanged, unquantized
 from quantgate.stages.choosing import choose
 from quantgate.stages.perplexity import PerplexityQuestion, perplexity_questions
 from quantgate.stages.quality import QualityQuestion, quality_questions
@@ -107,6 +107,8 @@ def _subject(
         ),
         batching=tuple(run for run in evidence.batching if run.variant == one.variant.name),
         speculation=evidence.speculation,
+        price=evidence.price,
+        budget=evidence.budget,
     )
 
 
@@ -197,7 +199,7 @@ def _of_reference(subject: Subject) -> Verdict:
 
 def _of_candidate(subject: Subject, test: _Test) -> Verdict:
     quality = [_answer(question, test, subject.policy) for question in _questions(subject)]
-    asked = left_out((*_always(subject), *quality, *plain_checks(subject)), subject)
+    asked = left_out((*_always(subject), *quality, *plain_checks(subject), *budget(subject)), subject)
     checks = tuple(replace(check, waived_by=_waivers_of(subject, check) or None) for check in asked)
     required = [check for check in checks if check.tier != "advisory"]
     outcome = worst([check.outcome for check in required if check.waived_by is None])

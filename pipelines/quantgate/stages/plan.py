@@ -322,6 +322,8 @@ def check_names(rule: CheckRule, golden_sets: Sequence[GoldenReference], texts: 
             return [] if rule.engine is None else [f"lever/{rule.kind}/{rule.engine}"]
         case kind if kind in SPECULATION:
             return [f"{kind}/*"]
+        case "cost_ratio" | "cost_per_million_tokens":
+            return [f"cost/{rule.kind.removeprefix('cost_')}"]
         case kind if kind in OF_DISTRIBUTIONS and texts is not None:
             return [f"{kind}/{texts}"]
         case _:

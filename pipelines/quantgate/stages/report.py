@@ -39,8 +39,9 @@ from quantgate.records import (
 )
 from quantgate.render.policy import waiver_lines
 from quantgate.render.quantities import count, decimal_bytes, ratio
-from quantgate.stages import baseline, batching_figures, noise, speculation, timings
+from quantgate.stages import baseline, batching_figures, noise, speculation, speed_figures, timings
 from quantgate.stages.canary import LEFT_OUT
+from quantgate.stages.cost import cost
 from quantgate.stages.diagnose import examine
 from quantgate.stages.figures import worth_showing
 from quantgate.stages.gate import EXIT_CODES
@@ -88,7 +89,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         sentences=tuple(_sentences(decision, evidence, context)),
         verdicts=decision.verdicts,
         chosen=decision.chosen,
-        measurements=tuple(_measurement(one, reference, context.policy.alpha) for one in evidence.variants),
+        measurements=tuple(_measurement(one, reference, evidence, context.policy.alpha) for one in evidence.variants),
         quality=tuple(_quality(evidence, reference, context)),
         flips=tuple(flip for found in flips for flip in found[:MOST_FLIPS]),
         flip_counts=tuple(_flip_count(found) for found in flips if len(found) > MOST_FLIPS),
@@ -105,6 +106,9 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         diagnosis=examine(evidence, decision.verdicts),
         batching=batching_figures.rows_of(evidence.batching),
         speculation=speculation.rows(evidence.speculation, reference.capacity),
+        roofs=evidence.roofs,
+        price=evidence.price,
+        budget=evidence.budget,
     )
 
 
@@ -148,6 +152,7 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     yield from batching_figures.sentences(batching_figures.rows_of(evidence.batching))
     capacity = next(one.capacity for one in evidence.variants if one.variant.role == "reference")
     yield from (row.sentence for row in speculation.rows(evidence.speculation, capacity))
+    yield from speed_figures.sentences(evidence)
 
 
 def _early_stops(one: VariantEvidence) -> Iterator[str]:
@@ -183,7 +188,8 @@ def _cold_starts(one: VariantEvidence) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------- measurements
 
 
-def _measurement(one: VariantEvidence, reference: VariantEvidence, alpha: float) -> MeasurementRow:
+def _measurement(one: VariantEvidence, reference: VariantEvidence, evidence: Evidence, alpha: float) -> MeasurementRow:
+    one, reference, roofline = speed_figures.without_faults(one, reference, evidence.roofs)
     loaded, artifact = one.loaded, one.artifact
     weight, freed, simulated = _memory(one, reference)
     base = None if reference.loaded is None else reference.loaded.weight_bytes
@@ -224,6 +230,9 @@ def _measurement(one: VariantEvidence, reference: VariantEvidence, alpha: float)
         at_ceiling=own,
         kv_cache=None if loaded is None else loaded.kv_cache,
         kv_bytes=None if loaded is None else loaded.kv_bytes,
+        roofline=roofline,
+        cost=cost(one, reference, evidence.price),
+        crossover=None if one is reference or one.speed is None else speed_figures.crossover_of(speed),
     )
 
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from quantgate.records import (
     BatchingRun,
+    Budget,
     Check,
     GoldenReference,
     Policy,
+    Price,
     ScoreSheet,
     SpeculationRun,
     VariantEvidence,
@@ -36,6 +38,8 @@ class Subject:
     """Its runs of the continuous batching lever."""
     speculation: tuple[SpeculationRun, ...] = ()
     """What was measured of speculative decoding of the reference, a drafter each."""
+    price: Price | None = None
+    budget: Budget | None = None
 
     @property
     def candidates(self) -> tuple[VariantEvidence, ...]:

@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import samples
 from quantgate.records import Report
-from quantgate.render import figures
+from quantgate.render import figures, throughput
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -12,7 +12,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def drawn(report: Report) -> Iterator[ElementTree.Element]:
     for text in (
         figures.interval_figure(report, "everyday"),
-        figures.throughput_figure(report),
+        throughput.throughput_figure(report),
         figures.memory_figure(report),
     ):
         if text:
@@ -55,7 +55,7 @@ def test_close_lines_keep_their_labels_apart() -> None:
     report = samples.sample_report()
     row = report.measurements[1]
     same = tuple(replace(row, variant=f"v{index}") for index in range(4))
-    root = ElementTree.fromstring(figures.throughput_figure(replace(report, measurements=same)))
+    root = ElementTree.fromstring(throughput.throughput_figure(replace(report, measurements=same)))
     heights = sorted(float(text.attrib["y"]) for text in root.iter(f"{SVG}text") if (text.text or "").startswith("v"))
     gaps = [below - above for above, below in zip(heights[-4:], heights[-3:], strict=False)]
     assert all(gap >= 17 for gap in gaps)
@@ -68,7 +68,7 @@ def test_findings_say_what_was_found() -> None:
         figures.interval_finding(report, "everyday")
         == "Loss on everyday v1. int8: within the margin; nf4: not decided."
     )
-    assert figures.throughput_finding(report).startswith("int8 reaches 41 tokens/s at batch 21, 0.66x")
+    assert throughput.throughput_finding(report).startswith("int8 reaches 41 tokens/s at batch 21, 0.66x")
     assert figures.memory_finding(report) == "int8 frees 318 MB of weights: 21 requests fit instead of 11."
 
 
@@ -76,7 +76,7 @@ def test_nothing_measured_draws_nothing() -> None:
     """Without figures there is no drawing, and no zero is drawn in its place."""
     report = samples.empty()
     assert figures.interval_figure(report, "everyday") == ""
-    assert figures.throughput_figure(report) == ""
+    assert throughput.throughput_figure(report) == ""
     assert figures.memory_figure(report) == ""
     assert figures.interval_strip(None, (-0.03, 0.06), ident="x") == ""
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import speeds
 from publishing import GOLDEN_SHA256, RUN_ID, measured, report, report_folder, store_in
 from quantgate.errors import ConfigError, QuantgateError
 from quantgate.records import Promotion, Report
@@ -116,6 +117,18 @@ def test_the_chain_from_freed_bytes_to_the_batch_is_published() -> None:
     assert figures["ceiling/scoring_batch"] == 30
 
 
+def test_shares_of_the_roofs_and_cost_are_published() -> None:
+    """MBU and MFU over the batch size, the crossover and the cost; without a price no cost, and none of a control."""
+    found = {(one.name, one.step): one.value for one in figures_of(speeds.report(), "int8")}
+    assert {step for name, step in found if name == "speed/mbu"} == {1, 2, 4, 8, 21}
+    assert found["speed/mfu", 1] == pytest.approx(0.068, abs=0.001)
+    assert found["speed/crossover_batch", 0] == pytest.approx(2.83, abs=0.01)
+    assert found["cost/per_million_output_tokens", 0] == pytest.approx(1.516, abs=0.001)
+    assert not any(one.name.startswith(("cost/", "speed/")) for one in figures_of(speeds.report(), "rtn2"))
+    assert params_of(speeds.report(), None)["price_per_hour"] == "0.4 EUR"
+    assert "price_per_hour" not in params_of(report(), None)
+
+
 def test_what_was_not_measured_is_absent(published: SimpleNamespace) -> None:
     """The reference has freed nothing and lost nothing: no such metric, and no zero either."""
     metrics = published.runs["float32"].data.metrics
@@ -168,12 +181,13 @@ def test_the_run_carries_outcome_and_policy(published: SimpleNamespace) -> None:
 
 
 def test_the_pages_are_artifacts_and_checkpoints_are_not(published: SimpleNamespace) -> None:
-    """The report's files and the policy are on the parent, weights nowhere."""
+    """The report's files, the policy and the figures of speed are on the parent, weights nowhere."""
     store = published.store
     pages = {"report.html", "report.md", "report.json", "junit.xml", "policy.yaml"}
     assert artifacts(store, published.runs[None]) == {*pages, "figures"}
     figures = store.client.list_artifacts(published.runs[None].info.run_id, "figures")
-    assert {found.path for found in figures} == {"figures/loss-everyday.svg", "figures/memory.svg", "figures/throughput.svg"}
+    drawn = {"loss-everyday", "memory", "throughput", "latency"}
+    assert {found.path for found in figures} == {f"figures/{name}.svg" for name in drawn}
     assert not list(published.folder.glob("mlartifacts/**/*.safetensors"))
 
 

@@ -1,0 +1,61 @@
+"""What a report shows of speed beyond the timings: shares of the roofs, crossovers, and what held the device back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from quantgate.crossover import RatioAt, crossover
+from quantgate.records import Crossover, Evidence, Generation, RooflineRow, Roofs, SpeedRow, SpeedRun, VariantEvidence
+from quantgate.render.quantities import count
+from quantgate.stages.against_roofs import against_roofs
+
+
+def without_faults(
+    one: VariantEvidence, reference: VariantEvidence, roofs: Roofs | None
+) -> tuple[VariantEvidence, VariantEvidence, tuple[RooflineRow, ...]]:
+    """Both without the batches whose speed the device cannot have had, and the first one's rows against the roofs."""
+    rows = against_roofs(one, roofs)
+    cleaned = _cleaned(one, rows)
+    return cleaned, cleaned if one is reference else _cleaned(reference, against_roofs(reference, roofs)), rows
+
+
+def _cleaned(one: VariantEvidence, rows: Sequence[RooflineRow]) -> VariantEvidence:
+    faulty = {row.batch_size for row in rows if row.fault is not None}
+    if one.speed is None or not faulty:
+        return one
+    return replace(one, speed=_without(one.speed, faulty))
+
+
+def _without(run: SpeedRun, batches: set[int]) -> SpeedRun:
+    def kept(taken: tuple[Generation, ...]) -> tuple[Generation, ...]:
+        return tuple(each for each in taken if each.batch_size not in batches)
+
+    return replace(run, generations=kept(run.generations), partner=kept(run.partner))
+
+
+def crossover_of(rows: Sequence[SpeedRow]) -> Crossover:
+    """Along the batch sizes that were timed beside the reference."""
+    return crossover(
+        [
+            RatioAt(batch_size=row.batch_size, ratio=row.ratio_to_reference, low=row.ratio_low, high=row.ratio_high, level=row.ratio_level)
+            for row in rows
+            if row.ratio_to_reference is not None
+        ]
+    )
+
+
+def sentences(evidence: Evidence) -> Iterator[str]:
+    """What a reader must know beside the figures: batches that cannot be, a device that was slowed down by its heat."""
+    for one in evidence.variants:
+        for row in against_roofs(one, evidence.roofs):
+            if row.fault is not None:
+                yield f"{one.variant.name}: the speed at batch {count(row.batch_size)} is not shown: {row.fault}."
+    roofs = evidence.roofs
+    if roofs is None or roofs.before is None or roofs.after is None:
+        return
+    before, after = roofs.before.throttle_events, roofs.after.throttle_events
+    if before is not None and after is not None and after > before:
+        yield f"Heat slowed the CPU down {count(after - before)} times while speed was measured: the speeds are those of a hot machine."
+    if held := roofs.after.throttled:
+        yield f"The GPU's clocks were held down when everything had been timed ({', '.join(held)}): the speeds are those of a held device."

@@ -1,0 +1,55 @@
+"""What a report shows of speed: faults are left out with a sentence, heat and held clocks are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evidence import candidate, decided, evidence, policy, reference
+from quantgate.records import DeviceState, Evidence, ModelSource, Report, Roofs
+from quantgate.stages import report
+from speeds import PRICE, ROOFS, loaded, timed
+
+
+def _report(found: Evidence) -> Report:
+    context = report.Context(
+        run_id="x", created_at="", model=ModelSource(name="m", path="/m"), golden_sets=(), policy=policy(), commands=(), seconds=0.0
+    )
+    return report.build(context, found, decided(found), None)
+
+
+def _evidence(steps: dict[int, float], roofs: Roofs = ROOFS) -> Evidence:
+    base, one = timed("float32"), timed("int8", steps)
+    facts = {"weights_sha256": "ab" * 32}
+    made = evidence(
+        replace(reference(), loaded=base.loaded, capacity=base.capacity, speed=base.speed),
+        replace(candidate(), loaded=replace(loaded("int8"), **facts), capacity=one.capacity, speed=one.speed),
+    )
+    return replace(made, roofs=roofs, price=PRICE)
+
+
+def test_a_batch_above_the_roof_is_not_shown() -> None:
+    """At batch 8 the timing cannot be: its row, its place as the ceiling and its cost are gone, and a sentence says so."""
+    found = _report(_evidence({1: 0.034, 8: 0.001}))
+    row = found.measurements[1]
+    assert [one.batch_size for one in row.speed] == [1]
+    assert row.tokens_per_s_at_ceiling is None and row.ratio_at_ceiling is None
+    assert row.cost is not None and row.cost.batch_size == 1
+    assert any("the speed at batch 8 is not shown" in one and "measuring fault" in one for one in found.sentences)
+
+
+def test_whole_evidence_shows_shares_and_cost() -> None:
+    """Without a fault every batch has a share, and no sentence is added."""
+    found = _report(_evidence({1: 0.034, 8: 0.110}))
+    assert [one.mbu is not None for one in found.measurements[1].roofline] == [True, True]
+    assert not any("not shown" in one for one in found.sentences)
+    assert found.roofs == ROOFS and found.price == PRICE
+
+
+def test_heat_and_held_clocks_are_told() -> None:
+    """Three slow-downs between the two looks; a GPU whose clocks are held down at the end."""
+    hot = replace(ROOFS, before=DeviceState(throttle_events=4), after=DeviceState(throttle_events=7))
+    assert any("slowed the CPU down 3 times" in one for one in _report(_evidence({1: 0.034}, hot)).sentences)
+    held = replace(ROOFS, before=DeviceState(throttled=()), after=DeviceState(throttled=("software power cap",)))
+    assert any("held down" in one and "software power cap" in one for one in _report(_evidence({1: 0.034}, held)).sentences)
+    cool = replace(ROOFS, before=DeviceState(throttle_events=4, throttled=()), after=DeviceState(throttle_events=4, throttled=()))
+    assert not any("slowed" in one or "held down" in one for one in _report(_evidence({1: 0.034}, cool)).sentences)
