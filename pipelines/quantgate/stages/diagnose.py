@@ -14,12 +14,11 @@ from quantgate.diagnosis import diagnose
 from quantgate.limits import step_growth
 from quantgate.records import Capacity, Evidence, SpeedRun, VariantEvidence, Verdict
 from quantgate.render import quantities as q
+from quantgate.stages.tried import readings_of
 from quantgate.symptoms import Diagnosis, Symptoms, Timing, Trial, overlaid
 
 NO_ROOM = ("over budget", "out of memory")
 BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
-FLOPS_PER_WEIGHT = 2
-"""A multiplication and an addition for each weight and token; attention left out, which is little at short lengths."""
 
 
 def examine(evidence: Evidence, verdicts: Sequence[Verdict], added: Symptoms | None = None) -> Diagnosis | None:
@@ -32,22 +31,6 @@ def examine(evidence: Evidence, verdicts: Sequence[Verdict], added: Symptoms | N
     tried = (*_quantized(evidence, reference, verdicts, step_growth(seen)), *trials)
     notes = [f"figures are of {reference.variant.name}, the run's reference, at its own batch ceiling"] if reference.capacity else []
     return diagnose(seen, tried, notes)
-
-
-def readings_of(evidence: Evidence) -> tuple[Symptoms, tuple[Trial, ...]]:
-    """What other stages measured of the reference, as plain symptoms, and the levers besides quantization that the run tried.
-
-    Bandwidth and MFU from the device's peak figures, where the device has any.
-    """
-    reference = next((one for one in evidence.variants if one.variant.role == "reference"), None)
-    device = None if reference is None else reference.device
-    if reference is None or device is None:
-        return Symptoms(), ()
-    mfu, step = None, _step_at_ceiling(reference)
-    if device.peak_flops_per_s and step is not None and reference.loaded is not None:
-        flops = FLOPS_PER_WEIGHT * reference.loaded.logical_parameters * step.batch
-        mfu = flops / step.step_s / device.peak_flops_per_s
-    return Symptoms(bandwidth_bytes_per_s=device.peak_bytes_per_s, mfu_share=None if mfu is None or mfu > 1 else mfu), ()
 
 
 # ---------------------------------------------------------------------------------------------- what the reference shows

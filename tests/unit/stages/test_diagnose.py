@@ -9,7 +9,7 @@ import pytest
 
 import evidence as made
 from quantgate.records import Evidence, FillOutcome, Generation, Probe, SpeedRun, VariantEvidence
-from quantgate.stages.diagnose import examine, readings_of, symptoms_of
+from quantgate.stages.diagnose import examine, symptoms_of
 from quantgate.symptoms import Diagnosis, Symptoms, Timing
 
 
@@ -118,18 +118,6 @@ def test_peaks_beyond_the_budget_are_left_out() -> None:
 def test_what_a_person_adds_goes_first() -> None:
     """Compute utilisation read beside the run turns the same evidence into another limit."""
     assert diagnosed(reference(), candidate(), made.known_bad(), added=Symptoms(mfu_share=0.7)).limit == "compute-bound"
-
-
-def test_the_device_tells_bandwidth_and_arithmetic() -> None:
-    """Its peaks give the weight-read floor, and MFU from two operations a weight and token; an impossible MFU is left out."""
-    device = replace(made.DEVICE, peak_bytes_per_s=1e5, peak_flops_per_s=1e6)
-    seen, trials = readings_of(made.evidence(replace(reference(), device=device)))
-    parameters = reference().loaded.logical_parameters  # type: ignore[union-attr]
-    assert trials == () and seen.bandwidth_bytes_per_s == 1e5
-    assert seen.mfu_share == pytest.approx(2 * parameters * 12 / 0.080 / 1e6)
-    seen, _ = readings_of(made.evidence(replace(reference(), device=replace(device, peak_flops_per_s=10.0))))
-    assert seen.mfu_share is None
-    assert readings_of(made.evidence(replace(reference(), device=None))) == (Symptoms(), ())
 
 
 def test_nothing_filled_and_nothing_timed() -> None:
