@@ -343,7 +343,7 @@ class _Batching(_Section):
     arrivals: Annotated[list[_Arrivals], Field(min_length=1)] = [_Arrivals()]
     variants: Annotated[list[Name], Field(min_length=1)] | None = None
     seed: Annotated[int, Field(ge=0)] = 0
-    repeats: Annotated[int, Field(ge=1, le=100)] = 1
+    repeats: Annotated[int, Field(ge=1, le=100)] = 2
     time_cap: Annotated[float, Field(gt=0)] = 600.0
 
 

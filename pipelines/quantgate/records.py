@@ -743,7 +743,8 @@ class BatchingConfig:
     variants: tuple[str, ...]
     seed: int = 0
     """Gives what is drawn: lengths, arrivals, and the ids of prompts that are given by length."""
-    repeats: int = 1
+    repeats: int = 2
+    """Every second one takes the ways in reverse."""
     time_cap_s: float = 600.0
     """Of one run of one engine; a run that takes longer is ended and counts as not measured."""
     requests: tuple[AskedRequest, ...] = ()
@@ -2217,6 +2218,8 @@ class BatchingRow:
     library: str
     useful_tokens: int | None
     useful_tokens_per_s: float | None
+    rates_per_s: tuple[float, ...]
+    """Useful tokens/s of each repeat."""
     utilisation: float | None
     steps: int | None
     wall_s: float | None

@@ -20,7 +20,7 @@ DRAWN = {"count": 8, "prompt_tokens": 6, "output_tokens": {"lognormal": {"median
 
 def levers(**changes: Any) -> dict[str, Any]:
     """Eight requests of unequal lengths through three rows of the fake engine."""
-    return {"batching": {"drawn": DRAWN, "rows": 3, "engines": ["fake"], **changes}}
+    return {"batching": {"drawn": DRAWN, "rows": 3, "engines": ["fake"], "repeats": 1, **changes}}
 
 
 def rows(chain: Chain) -> list[dict[str, Any]]:
@@ -84,6 +84,7 @@ def test_the_config_that_comes_with_it_is_whole() -> None:
     assert [one.name for one in found.engines] == ["transformers", "vllm"]
 
 
+@pytest.mark.slow
 def test_the_same_run_twice_gives_the_same_figures(chain: Chain) -> None:
     """Requests, arrivals and the fake clock follow from the config alone."""
     for _ in range(2):
@@ -144,6 +145,7 @@ def test_a_policy_may_ask_for_a_gain_and_limit_its_tail(chain: Chain) -> None:
     assert chain.run(levers=levers(variants=["int8"])).code == 1
 
 
+@pytest.mark.slow
 def test_a_check_of_one_engine_can_be_waived(chain: Chain) -> None:
     """By its name, for one variant; without an engine the check has no name beforehand and the waiver is refused."""
     waiver = {"check": "lever/batching_utilisation_gain/fake", "variant": "int8", "owner": "me", "reason": "why", "expires": "2999-01-01"}
@@ -164,6 +166,7 @@ def test_a_text_longer_than_the_context_is_not_run_and_named(chain: Chain) -> No
     assert all("request r1 of the batching workload has" in row["why_not"] for row in rows(chain))
 
 
+@pytest.mark.slow
 def test_an_engine_whose_run_was_ended_is_not_asked_again(chain: Chain) -> None:
     """What the cap left unfinished would run on beside the next run; our own static batches leave nothing behind and are tried again."""
     done = chain.run(levers=levers(arrivals=["at_once", {"poisson": 1000.0}], time_cap=0.05))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from statistics import median
+from statistics import geometric_mean, median
 
 from quantgate.records import BatchingRow, BatchingRun, FirstDifference, ScheduleBar, ServedRequest, Tail
 from quantgate.render.quantities import count, duration, fixed, milliseconds, per_s, percent, significant
@@ -63,6 +63,7 @@ def _row(runs: Sequence[BatchingRun]) -> BatchingRow:
         library=first.library,
         useful_tokens=shown[0].useful_tokens if shown else None,
         useful_tokens_per_s=_median(run.useful_tokens_per_s for run in shown),
+        rates_per_s=tuple(rate for run in shown if (rate := run.useful_tokens_per_s) is not None),
         utilisation=_median(run.utilisation for run in shown),
         steps=shown[0].steps if shown else None,
         wall_s=_median(run.wall_s for run in shown),
@@ -131,13 +132,13 @@ def _with_ratios(row: BatchingRow, rows: Sequence[BatchingRow]) -> BatchingRow:
     alike = [one for one in rows if (one.variant, one.arrivals) == (row.variant, row.arrivals)]
     baseline = baseline_of(row, rows)
     own = next((one for one in alike if one.mode == "static" and one.engine == row.engine), None)
-    row = replace(row, speed_ratio=None if row is baseline else _ratio(row.useful_tokens_per_s, _rate(baseline)))
+    row = replace(row, speed_ratio=None if row is baseline or baseline is None else _faster(row, baseline))
     if row.mode != "continuous" or own is None:
         return row
     p99s = [None if one.itl is None else one.itl.p99_s for one in (row, own)]
     return replace(
         row,
-        own_speed_ratio=_ratio(row.useful_tokens_per_s, own.useful_tokens_per_s),
+        own_speed_ratio=_faster(row, own),
         utilisation_gain=_ratio(row.utilisation, own.utilisation),
         itl_p99_ratio=_ratio(*p99s),
     )
@@ -151,8 +152,10 @@ def baseline_of(row: BatchingRow, rows: Sequence[BatchingRow]) -> BatchingRow | 
     return next((one for one in static if own in (None, one.engine)), None)
 
 
-def _rate(row: BatchingRow | None) -> float | None:
-    return None if row is None else row.useful_tokens_per_s
+def _faster(row: BatchingRow, other: BatchingRow) -> float | None:
+    """Geometric mean of the repeats' rates over that of the other's: a machine that drifts steadily cancels where the ways alternate."""
+    ours, theirs = row.rates_per_s, other.rates_per_s
+    return geometric_mean(ours) / geometric_mean(theirs) if ours and theirs and min(*ours, *theirs) > 0 else None
 
 
 def _ratio(ours: float | None, theirs: float | None) -> float | None:
@@ -263,17 +266,21 @@ def _compared(row: BatchingRow, rows: Sequence[BatchingRow]) -> str:
         return f"{head}, gives {per_s(row.useful_tokens_per_s)} useful tokens/s; there are no static batches to compare with."
     parts = [
         f"{head}, gives {per_s(row.useful_tokens_per_s)} useful tokens/s against {per_s(baseline.useful_tokens_per_s)} in static batches "
-        f"with {baseline.engine}: {fixed(row.speed_ratio, 2)}x, {_word(row.speed_ratio)}",
+        f"with {baseline.engine}: {fixed(row.speed_ratio, 2)}x, {_word(row, baseline, row.speed_ratio)}",
         *_scheduling(row, rows),
         *_waiting(row, baseline),
     ]
     return f"{'. '.join(parts)}."
 
 
-def _word(ratio: float) -> str:
-    if abs(ratio - 1) < ALIKE:
-        return "no difference to speak of"
-    return "a gain" if ratio > 1 else "a loss: do not switch it on here"
+def _word(row: BatchingRow, baseline: BatchingRow, ratio: float) -> str:
+    """Gain or loss where every repeat says so; of a single one the reader is told that it is one."""
+    each = [ours / theirs for ours, theirs in zip(row.rates_per_s, baseline.rates_per_s, strict=False)]
+    spread = f" ({fixed(min(each), 2)}x to {fixed(max(each), 2)}x over {len(each)} repeats)" if len(each) > 1 else ""
+    if abs(ratio - 1) < ALIKE or min(each) < 1 < max(each):
+        return f"no difference to speak of{spread}"
+    once = "" if spread else "; measured once, so a machine that drifts is part of it"
+    return f"a gain{spread}{once}" if ratio > 1 else f"a loss{spread}: do not switch it on here{once}"
 
 
 def _scheduling(row: BatchingRow, rows: Sequence[BatchingRow]) -> Iterator[str]:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
 import samples
 from quantgate.records import Report
 from quantgate.render import batching, html, markdown
@@ -71,7 +73,7 @@ def test_mlflow_gets_what_was_measured() -> None:
     """Under the variant, by engine and way; an engine that did not run has no figure."""
     made = report()
     names = {one.name: one.value for one in figures_of(made, made.batching[0].variant)}
-    assert names["levers/batching/fake/continuous/speed_ratio"] == 2.0
+    assert names["levers/batching/fake/continuous/speed_ratio"] == pytest.approx(2.0)
     assert names["levers/batching/fake/static/utilisation"] == 0.5
     assert "levers/batching/fake/continuous/itl_p99_s" in names
     assert not any("vllm" in name for name in names)

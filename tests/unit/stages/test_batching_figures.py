@@ -59,6 +59,22 @@ def test_repeats_are_one_row_with_medians_and_all_their_times() -> None:
     assert (row.repeats, row.useful_tokens_per_s, row.itl and row.itl.n) == (3, 2.5, 9)
 
 
+@pytest.mark.parametrize(
+    ("walls_s", "word"),
+    [
+        ((1.5, 1.0), "2.45x, a gain (2.00x to 3.00x over 2 repeats)"),
+        ((1.5, 4.0), "1.22x, no difference to speak of (0.75x to 2.00x over 2 repeats)"),
+        ((6.0, 12.0), "0.35x, a loss (0.25x to 0.50x over 2 repeats): do not switch it on here"),
+    ],
+)
+def test_repeats_that_disagree_show_no_gain(walls_s: tuple[float, float], word: str) -> None:
+    """The ratio is of geometric means; where one repeat says faster and another slower, neither is said."""
+    found = [run("static", steps=5, repeat=index) for index in range(2)]
+    found += [run(wall_s=wall_s, repeat=index) for index, wall_s in enumerate(walls_s)]
+    (said,) = figures.sentences(figures.rows_of(found))
+    assert word in said
+
+
 def test_a_run_that_cut_a_request_has_no_figures() -> None:
     """Which request, how many of how many tokens; nothing is compared with it."""
     cut = replace(run().requests[1], ids=(7, 7), token_s=(0.5, 1.0))
@@ -80,7 +96,11 @@ def test_unknown_steps_leave_utilisation_unknown() -> None:
 
 @pytest.mark.parametrize(
     ("wall_s", "word"),
-    [(1.5, "2.00x, a gain"), (3.05, "0.98x, no difference to speak of"), (9.0, "0.33x, a loss: do not switch it on here")],
+    [
+        (1.5, "2.00x, a gain; measured once"),
+        (3.05, "0.98x, no difference to speak of"),
+        (9.0, "0.33x, a loss: do not switch it on here; measured once"),
+    ],
 )
 def test_gain_or_loss_is_said_plainly(wall_s: float, word: str) -> None:
     """A loss is called one."""
