@@ -287,14 +287,16 @@ def _placed(work: Run, one: VariantEvidence) -> VariantEvidence:
 
 def judge(evidence: Evidence, context: Context) -> Report:
     """The report of stored or fresh evidence under the context's policy. Reads no clock and no model."""
-    return _judged(evidence, context, rundir.digest(evidence), context.created_at)
+    return _judged(evidence, context, (rundir.digest(evidence), rundir.digest(context.policy)), context.created_at)
 
 
-def _judged(evidence: Evidence, context: Context, evidence_sha256: str, created_at: str | None) -> Report:
+def _judged(evidence: Evidence, context: Context, digests: tuple[str, str], created_at: str | None) -> Report:
+    """``digests``: of the evidence and of the policy."""
+    evidence_sha256, policy_sha256 = digests
     decision = gate.judge(
         evidence,
         context.policy,
-        policy_sha256=rundir.digest(context.policy),
+        policy_sha256=policy_sha256,
         evidence_sha256=evidence_sha256,
         created_at=created_at,
     )
@@ -419,7 +421,9 @@ def _judged_again(folder: Path, info: RunInfo, policy: Policy) -> Report:
     _refuse_uncorrected(policy, evidence)
     seconds = runs.load_report(folder).seconds if (folder / "report.json").is_file() else 0.0
     goldens = tuple(runs.load_golden(folder, one.name, one.sha256) for one in evidence.golden_sets)
-    return judge(evidence, _context(info, goldens, policy, folder, seconds))
+    own = policy == runs.load_policy(folder)
+    digests = runs.evidence_sha256(folder), info.policy_sha256 if own else rundir.digest(policy)  # as written: records grow
+    return _judged(evidence, _context(info, goldens, policy, folder, seconds), digests, info.created_at)
 
 
 def judge_stored(folder: Path) -> Report:
@@ -447,7 +451,7 @@ def judge_files(
         commands=tuple(f"quantgate {words}" for words in found.commands),
         seconds=0.0,
     )
-    judged = _judged(found.evidence, context, found.sha256, None)
+    judged = _judged(found.evidence, context, (found.sha256, rundir.digest(policy)), None)
     final = replace(judged, sentences=(*judged.sentences, *found.notes))
     into = out or asked.reports / context.run_id
     publish(final, into, pages(), warn)

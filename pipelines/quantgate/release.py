@@ -140,10 +140,9 @@ def _files(folder: Path) -> tuple[FileDigest, ...]:
 
 def _digests(folder: Path) -> stage.Digests:
     """Of policy, evidence and report as they are written. Raises ``RunFolderError`` where one cannot be read."""
-    evidence = rundir.decode(rundir.Envelope, rundir.read_text(folder / "evidence.json"))
     return stage.Digests(
         policy=rundir.digest(_json(folder / "policy.json")),
-        evidence=evidence.sha256,
+        evidence=runs.evidence_sha256(folder),
         report=rundir.digest({**_json(folder / "report.json"), "promotion": None}),
     )
 

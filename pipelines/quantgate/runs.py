@@ -75,6 +75,11 @@ def load_evidence(folder: Path) -> Evidence:
     return found
 
 
+def evidence_sha256(folder: Path) -> str:
+    """The digest that the stored evidence was written with; whether it holds is for ``load_evidence`` to see."""
+    return rundir.decode(rundir.Envelope, rundir.read_text(folder / "evidence.json")).sha256
+
+
 def load_policy(folder: Path) -> Policy:
     """The policy a run was judged by. Raises ``RunFolderError`` where it is not the one that was fixed before measuring."""
     text = rundir.read_text(folder / "policy.json")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from chain import CONTROL, REFERENCE, Chain, candidate, report_of
+from quantgate import rundir
 
 STRICT = Path(__file__).parents[2] / "configs" / "policies" / "strict.yaml"
 
@@ -128,6 +129,18 @@ def test_judging_under_the_same_policy_gives_the_same_verdict(stored: Chain) -> 
     judged, own = report_of(next((stored.last / "judgements").iterdir())), report_of(stored.last)
     assert done.code == 0
     assert {**judged, "promotion": None} == {**own, "promotion": None}
+
+
+def test_evidence_of_a_version_that_knew_less_keeps_its_digest(stored: Chain) -> None:
+    """A record that has grown since is judged as it is read, and the verdict names the digest of what was written."""
+    before = json.loads((stored.last / "evidence.json").read_text(encoding="utf-8"))
+    older = {name: value for name, value in before["body"].items() if name != "batching"}
+    sealed = {**before, "body": older, "sha256": rundir.digest(older)}
+    (stored.last / "evidence.json").write_text(json.dumps(sealed), encoding="utf-8")
+    assert stored.cli("judge", *words(stored), "--policy", stored.policy()).code == 0
+    judged = report_of(next((stored.last / "judgements").iterdir()))
+    assert judged["evidence_sha256"] == sealed["sha256"] != before["sha256"]
+    assert judged["policy_sha256"] == report_of(stored.last)["policy_sha256"]
 
 
 def test_judging_as_json(stored: Chain) -> None:
