@@ -17,7 +17,7 @@ DRAFTERS = ["prompt_lookup", {"self": "int8"}, {"model": {"name": "small", "path
 SPECULATION: dict[str, Any] = {
     "drafters": DRAFTERS, "prompts": {"golden_set": "sums"}, "draft_tokens": [2, 4], "batch_sizes": [1, 4], "max_prompts": 8,
 }  # fmt: skip
-FAST = [REFERENCE, candidate(step_s=0.002), CONTROL]
+FAST = [REFERENCE, candidate(step_s=0.003), CONTROL]
 QUALITY = {"kind": "quality", "margin": 0.06}
 KV4 = {"name": "kv4", "quantizer": "fake", "kv_cache": {"bits": 4}, "options": {"weight_bytes": 400_000_000}}
 

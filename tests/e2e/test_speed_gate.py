@@ -38,7 +38,7 @@ def raced(slower: float, seed: int) -> str:
     for number, (who, step_s) in enumerate(steps.items()):
         device = FakeDevice(DeviceConfig(kind="fake"))
         script = {**DEFAULTS, "bits": None, "jitter": JITTER, "step_s": step_s, "seed": 2 * seed + number}
-        sides[who] = (FakeSession(script, device), device)
+        sides[who] = (FakeSession(script, device, None), device)
 
     def time_one(who: Who, workload: Workload, batch: int, limit_s: float | None) -> Timed:
         job = measure.Job(workload=workload, batch_size=batch, warmups=0, seed=1, limit_s=limit_s)
