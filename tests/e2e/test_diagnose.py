@@ -28,7 +28,7 @@ def test_a_run_and_its_report(chain: Chain) -> None:
     assert stored.diagnosis.sentence[:40] in chain.cli("diagnose", chain.last).out
     assert f"Limit: {stored.diagnosis.line}" in " ".join(chain.cli("show", chain.last).out.split())
     assert 'id="diagnosis"' in (chain.last / "report.html").read_text(encoding="utf-8")
-    added = json.loads(chain.cli("diagnose", chain.last, "--mfu", "70%", "--mbu", "20%", "--json").out)
+    added = json.loads(chain.cli("diagnose", chain.last, "--mfu", "70%", "--mbu", "20%", "--step-floor", "0.1ms", "--json").out)
     assert added["limit"] == "compute-bound" and added["symptoms"]["mfu_share"] == 0.7
     old = json.loads((chain.last / "report.json").read_text(encoding="utf-8"))
     del old["diagnosis"]
