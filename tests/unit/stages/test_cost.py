@@ -48,6 +48,16 @@ def test_batches_above_the_ceiling_cost_nothing_that_counts() -> None:
     assert found is not None and found.batch_size == 1
 
 
+def test_other_workloads_do_not_make_tokens_cheaper() -> None:
+    """A short workload at batch 8, twice as fast, and a batch that stopped early: the cost stays that of the run's own lengths."""
+    one = timed("int8", {8: 0.110})
+    assert one.speed is not None
+    quick = replace(generation(8, 0.055, ttft_s=0.01), workload="short", prompt_tokens=8)
+    early = generation(8, 0.001, produced=8)
+    mixed = replace(one, speed=replace(one.speed, generations=(*one.speed.generations, quick, quick, early)))
+    assert cost(mixed, timed("float32"), PRICE) == cost(one, timed("float32"), PRICE)
+
+
 def test_the_ratio_is_over_the_references_own_best_batch() -> None:
     """Int8 at 21 against float32 at 11; the reference has no ratio to itself."""
     base = timed("float32")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from evidence import candidate, decided, evidence, policy, reference
 from quantgate.records import DeviceState, Evidence, ModelSource, Report, Roofs
 from quantgate.stages import report
-from speeds import PRICE, ROOFS, loaded, timed
+from speeds import PRICE, ROOFS, generation, loaded, timed
 
 
 def _report(found: Evidence) -> Report:
@@ -53,3 +53,16 @@ def test_heat_and_held_clocks_are_told() -> None:
     assert any("held down" in one and "software power cap" in one for one in _report(_evidence({1: 0.034}, held)).sentences)
     cool = replace(ROOFS, before=DeviceState(throttle_events=4, throttled=()), after=DeviceState(throttle_events=4, throttled=()))
     assert not any("slowed" in one or "held down" in one for one in _report(_evidence({1: 0.034}, cool)).sentences)
+
+
+def test_a_fault_of_another_workload_takes_only_its_own_figures_away() -> None:
+    """Batch 8 is at fault at the lengths of summarise: its row there is gone, the run's own row stays, and the sentence says which."""
+    found = _evidence({1: 0.034, 8: 0.110})
+    one = found.variants[1]
+    assert one.speed is not None
+    wrong = replace(generation(8, 0.001), workload="summarise")
+    mixed = replace(one, speed=replace(one.speed, generations=(*one.speed.generations, wrong)))
+    made = _report(replace(found, variants=(found.variants[0], mixed)))
+    assert [row.batch_size for row in made.measurements[1].speed] == [1, 8]
+    assert made.measurements[1].other_speed == ()
+    assert any("at batch 8 of summarise is not shown" in line for line in made.sentences)
