@@ -10,7 +10,7 @@ from evidence import candidate, evidence, known_bad, policy, reference
 from quantgate.records import Budget, CheckRule, Decision, Evidence, Price, VariantEvidence
 from quantgate.stages.cost import cost, cost_per_million
 from quantgate.stages.gate import judge
-from speeds import OUTPUT, PRICE, generation, timed
+from speeds import OUTPUT, PRICE, ROOFS, generation, loaded, timed
 
 RATIO = CheckRule(kind="cost_ratio", maximum=1.2)
 PER_MILLION = CheckRule(kind="cost_per_million_tokens", maximum=1.5)
@@ -160,3 +160,17 @@ def test_generations_without_tokens_or_time_are_left_out() -> None:
     empty = replace(generation(1, 0.03), produced_tokens=0)
     found = cost(replace(one, speed=replace(one.speed, generations=(empty,))), one, PRICE)
     assert found is not None and found.per_million_tokens is None
+
+
+def test_a_speed_above_the_roof_makes_no_token_cheap() -> None:
+    """A stored batch 21 in a step of a millisecond cannot be: the cost is that of the best batch that can."""
+    found = _evidence(PRICE)
+    base, one, *_ = found.variants
+    assert one.speed is not None
+    wrong = tuple(each if each.batch_size != 21 else generation(21, 0.001) for each in one.speed.generations)
+    facts = replace(loaded("int8"), weights_sha256="ab" * 32)
+    fast = replace(found, roofs=ROOFS, variants=(base, replace(one, loaded=facts, speed=replace(one.speed, generations=wrong))))
+    left = tuple(each for each in one.speed.generations if each.batch_size != 21)
+    best = cost(replace(one, speed=replace(one.speed, generations=left)), base, PRICE)
+    assert best is not None
+    assert _check(_decided(fast, PER_MILLION), "cost/per_million_tokens").estimate == best.per_million_tokens
