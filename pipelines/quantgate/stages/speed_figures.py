@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -11,8 +12,10 @@ from quantgate.records import (
     Crossover,
     Evidence,
     Generation,
+    Quadruple,
     RooflineRow,
     Roofs,
+    SpeedPoint,
     SpeedRow,
     SpeedRun,
     VariantEvidence,
@@ -41,7 +44,23 @@ def _without(run: SpeedRun, places: set[tuple[str, int]]) -> SpeedRun:
     def kept(taken: tuple[Generation, ...]) -> tuple[Generation, ...]:
         return tuple(each for each in taken if (each.workload, each.batch_size) not in places)
 
-    return replace(run, generations=kept(run.generations), partner=kept(run.partner))
+    quadruples = tuple(_moved(one, run, places) for one in run.quadruples if not _sides(one.point) & places)
+    return replace(run, generations=kept(run.generations), partner=kept(run.partner), quadruples=quadruples)
+
+
+def _sides(point: SpeedPoint) -> set[tuple[str, int | None]]:
+    return {(point.workload, point.batch_size), (point.workload, point.reference_batch)}
+
+
+def _moved(one: Quadruple, run: SpeedRun, places: set[tuple[str, int]]) -> Quadruple:
+    """With the places that its generations have once those that are left out are gone."""
+
+    def after(taken: tuple[Generation, ...], pair: tuple[int, int]) -> tuple[int, int]:
+        gone = [place for place, each in enumerate(taken) if (each.workload, each.batch_size) in places]
+        return pair[0] - bisect_left(gone, pair[0]), pair[1] - bisect_left(gone, pair[1])
+
+    reference = None if one.reference is None else after(run.partner, one.reference)
+    return replace(one, variant=after(run.generations, one.variant), reference=reference)
 
 
 def crossover_of(rows: Sequence[SpeedRow]) -> Crossover:
