@@ -8,7 +8,17 @@ from math import prod
 import pytest
 
 from evidence import candidate, decided, evidence, policy, reference
-from quantgate.records import DeviceState, Evidence, ModelSource, Quadruple, Report, Roofs, SpeedPoint, SpeedRun
+from quantgate.records import (
+    DeviceState,
+    Evidence,
+    Generation,
+    ModelSource,
+    Quadruple,
+    Report,
+    Roofs,
+    SpeedPoint,
+    SpeedRun,
+)
 from quantgate.stages import report
 from speeds import PRICE, ROOFS, generation, loaded, timed
 
@@ -74,7 +84,9 @@ def test_a_fault_of_another_workload_takes_only_its_own_figures_away() -> None:
 def test_what_is_left_out_moves_no_ratio_to_other_runs() -> None:
     """Quadruples at batch 1 that cannot be stand before those at 8, which vary: their ratio is that of the very runs they name."""
     steps = (0.110, 0.130, 0.150, 0.170)
-    ours, theirs, quadruples = [], [], []
+    ours: list[Generation] = []
+    theirs: list[Generation] = []
+    quadruples: list[Quadruple] = []
     for batch, paces in ((1, (0.001,) * 4), (8, steps)):
         for pace in paces:
             at = (len(ours), len(ours) + 1)
