@@ -107,6 +107,7 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
 """What each kind of check must give, and nothing else of these."""
 FOR_QUALITY = ("slice", "scale", "better")
 FOR_SPEED = ("min_speed_ratio", "max_ttft_ratio", "max_itl_p99_ratio")
+FOR_COST = ("cost_ratio", "cost_per_million_tokens")
 TESTED = ("quality", "perplexity_ratio")
 """Kinds that are decided by a test, and can let a variant pass."""
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -638,6 +639,7 @@ def load_run(path: Path) -> RunConfig:
     _check_chances(raw, policy, policy_path)
     _check_candidates(raw, policy, policy_path)
     _check_workloads(raw, document, policy, policy_path)
+    _check_cost(raw, policy, policy_path)
     return RunConfig(
         path=path.resolve(),
         model=_model_source(raw.model, base),
@@ -1264,6 +1266,16 @@ def _check_workloads(raw: _Run, document: _Document, policy: Policy, path: Path)
             raise policy_error(path, ("checks", index, "workload"), what)
 
 
+def _check_cost(raw: _Run, policy: Policy, path: Path) -> None:
+    """A required check on cost needs a price: without one the run would end as not measured, after all of its time."""
+    if raw.device.price_per_hour is not None:
+        return
+    for index, rule in enumerate(policy.checks):
+        if rule.kind in FOR_COST and rule.tier == "required":
+            what = f"{rule.kind} needs the device's price: give the config 'price_per_hour' under 'device', or make the check advisory"
+            raise policy_error(path, ("checks", index, "kind"), what)
+
+
 def _nearest(name: str, known: list[str]) -> str:
     nearest = get_close_matches(name, known, n=1)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
@@ -1355,6 +1367,8 @@ def _check_speed(check: _Check, document: _Document, index: int) -> None:
     for key in ("at", "workload"):
         if check.kind not in FOR_SPEED and getattr(check, key) is not None:
             raise document.error(("checks", index, key), f"'{key}' is for checks on speed ({', '.join(FOR_SPEED)}); found {check.kind}")
+    if check.kind in FOR_COST and check.maximum == 0:
+        raise document.error(("checks", index, "maximum"), "maximum: a cost is greater than 0, so nothing could pass; found 0")
     if check.kind not in FOR_SPEED:
         return
     if check.golden_set != "*":

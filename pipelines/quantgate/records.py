@@ -1915,6 +1915,8 @@ class RooflineRow:
     """One batch size against the roofs: what a step must do, the least time for it, and the time it took."""
 
     batch_size: int
+    workload: str = MAIN
+    """Whose lengths the rows have: the cache that a step reads follows from them."""
     why_not: str | None = None
     """Why the figures below are missing; None where they are there."""
     fault: str | None = None

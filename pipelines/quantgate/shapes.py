@@ -122,6 +122,10 @@ def layers_of_config(config: Config) -> tuple[LayerShape, ...]:
 
 def by_hand(*, layers: int, hidden: int, heads: int, kv_heads: int | None = None, head_dim: int | None = None) -> ModelShape:
     """A plain decoder from five numbers: full attention in every layer. Raises ``ConfigError`` for numbers that do not fit together."""
+    if head_dim is None and hidden % heads:
+        raise ConfigError(f"{heads} heads do not divide a hidden size of {hidden}: give the width of a head (--head-dim), or other numbers")
+    if kv_heads is not None and heads % kv_heads:
+        raise ConfigError(f"{heads} query heads are no multiple of {kv_heads} KV heads: --heads over --kv-heads must be a whole number")
     config = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads, "vocab_size": 1}
     given = {"num_key_value_heads": kv_heads, "head_dim": head_dim}
     return shape_of_config({**config, **{key: value for key, value in given.items() if value is not None}})

@@ -77,11 +77,12 @@ def test_a_machine_that_was_busy_is_measured_again(chain: Chain, monkeypatch: py
 
 
 def test_a_policy_may_ask_for_costs(chain: Chain) -> None:
-    """Half the reference's cost is more than this variant saves; without a price the demand is not measured."""
+    """Half the reference's cost is more than this variant saves; without a price the demand is refused before anything is measured."""
     checks = [*policy()["checks"], {"kind": "cost_ratio", "maximum": 0.5}]
     chain.policy(checks=checks)
     assert chain.run(device=PRICED).code == 1
-    assert chain.run().code == 4
+    refused = chain.run()
+    assert refused.code == 2 and "cost_ratio needs the device's price" in refused.err
 
 
 def test_a_budget_without_a_price_is_a_mistake_of_the_config(chain: Chain) -> None:

@@ -60,5 +60,19 @@ def test_a_limit_on_cost_is_a_maximum(chain: Chain, kind: str) -> None:
     for wrong, said in (({}, f"a check of kind {kind} needs 'maximum'"), (both, f"a check of kind {kind} has no 'minimum'")):
         with pytest.raises(ConfigError, match=said):
             _policy(chain, kind=kind, **wrong)
+    with pytest.raises(ConfigError, match="a cost is greater than 0, so nothing could pass; found 0"):
+        _policy(chain, kind=kind, maximum=0)
     with pytest.raises(ConfigError, match="none can pass one alone"):
         load_policy(chain.policy("cost.yaml", checks=[{"kind": kind, "maximum": 1}]))
+
+
+def test_a_required_check_on_cost_needs_a_price(chain: Chain) -> None:
+    """Without one the run could only end as not measured: the policy's line is named. An advisory check is shown as not measured."""
+    for tier in ("required", "advisory"):
+        chain.policy(checks=[*policy()["checks"], {"kind": "cost_ratio", "maximum": 1.0, "tier": tier}])
+        assert load_run(chain.config(device={**DEVICE, "price_per_hour": 2})).price is not None
+        if tier == "advisory":
+            assert load_run(chain.config()).price is None
+            continue
+        with pytest.raises(ConfigError, match=r"policy\.yaml:\d+: cost_ratio needs the device's price: give the config 'price_per_hour'"):
+            load_run(chain.config())

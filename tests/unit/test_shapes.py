@@ -166,6 +166,17 @@ def test_a_hybrid_layer_has_both() -> None:
     assert (layer.kind, layer.kv_heads, layer.state_elements, layer.recurrent_elements) == ("full", 4, 144 * 4 + 1024, 1024)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [({"hidden": 65}, "4 heads do not divide a hidden size of 65"), ({"kv_heads": 3}, "4 query heads are no multiple of 3 KV heads")],
+)
+def test_numbers_by_hand_that_do_not_fit_name_no_file(numbers: dict[str, int], words: str) -> None:
+    """There is no config.json to look into: the message names the numbers and the flag that would help."""
+    with pytest.raises(ConfigError, match=words) as error:
+        by_hand(**{"layers": 1, "hidden": 64, "heads": 4, **numbers})
+    assert "config.json" not in str(error.value) and "--" in str(error.value)
+
+
 def test_by_hand_is_a_plain_decoder() -> None:
     """Five numbers make full attention in every layer, with or without groups and a width of its own."""
     assert by_hand(layers=4, hidden=64, heads=4).layers == layers_of_config(LLAMA)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quantgate.records import MeasurementRow, Report, RooflineRow, RoofRate, Roofs
+from quantgate.records import MAIN, MeasurementRow, Report, RooflineRow, RoofRate, Roofs
 from quantgate.render import plot
 from quantgate.render import quantities as q
 from quantgate.render.canvas import INK, MUTED, RULE, Canvas, Scale
@@ -74,7 +74,8 @@ def _reaches(row: MeasurementRow) -> str:
 
 
 def _points(row: MeasurementRow) -> list[RooflineRow]:
-    found = [one for one in row.roofline if one.intensity and one.flops_per_s and one.intensity > 0 and one.flops_per_s > 0]
+    own = [one for one in row.roofline if one.workload == MAIN]  # a line goes through one workload's lengths
+    found = [one for one in own if one.intensity and one.flops_per_s and one.intensity > 0 and one.flops_per_s > 0]
     return sorted(found, key=lambda one: one.batch_size)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from quantgate.records import CostRow, DeviceInfo, DeviceState, MeasurementRow, Report, RooflineRow, RoofRate
+from quantgate.records import MAIN, CostRow, DeviceInfo, DeviceState, MeasurementRow, Report, RooflineRow, RoofRate
 from quantgate.render import latency, roofs, throughput
 from quantgate.render import quantities as q
 from quantgate.render.elements import Column, Html, el, figure, join, table, with_small, words
@@ -83,8 +83,10 @@ def _roof_part(report: Report) -> Html:
 
 
 def _roofline_table(rows: Sequence[tuple[str, RooflineRow]]) -> Html:
+    several = any(row.workload != MAIN for _, row in rows)
     columns = [
         words("Variant"),
+        *([words("Workload")] if several else []),
         Column("Batch"),
         Column("Bytes a step, MB"),
         Column("Operations a step, millions"),
@@ -95,7 +97,7 @@ def _roofline_table(rows: Sequence[tuple[str, RooflineRow]]) -> Html:
         Column("MFU, %"),
         Column("MFU of prompts, %"),
     ]
-    cells = [[variant, *_roofline_cells(row)] for variant, row in rows]
+    cells = [[variant, *([row.workload] if several else []), *_roofline_cells(row)] for variant, row in rows]
     return table("Decode steps against the roofs; medians", columns, cells)
 
 
@@ -260,7 +262,7 @@ def lines_of(report: Report, row: MeasurementRow) -> list[str]:
 
 
 def _roofline_line(row: RooflineRow) -> str:
-    head = f"batch {q.count(row.batch_size)}"
+    head = f"batch {q.count(row.batch_size)}" + ("" if row.workload == MAIN else f" of {row.workload}")
     if row.fault or row.why_not:
         return f"{head}: against the roofs not known: {row.fault or row.why_not}"
     floors = [one for one in (row.memory_floor_s, row.compute_floor_s) if one is not None]

@@ -16,7 +16,17 @@ from pathlib import Path
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
 from quantgate.errors import QuantgateError
-from quantgate.records import Check, GoldenRow, KLStatistics, MeasurementRow, Report, Scalar, SpeculationRow, Verdict
+from quantgate.records import (
+    MAIN,
+    Check,
+    GoldenRow,
+    KLStatistics,
+    MeasurementRow,
+    Report,
+    Scalar,
+    SpeculationRow,
+    Verdict,
+)
 from quantgate.render.figures import interval_figure, memory_figure
 from quantgate.render.markdown import summary
 from quantgate.render.speed import drawings
@@ -219,7 +229,7 @@ def _speed(row: MeasurementRow) -> Iterator[_Raw]:
         yield "speed/end_to_end_tokens_per_s", speed.end_to_end_tokens_per_s, speed.batch_size
     yield "speed/tokens_per_s_at_ceiling", row.tokens_per_s_at_ceiling, 0
     yield "speed/ratio_at_ceiling", row.ratio_at_ceiling, 0
-    for one in row.roofline:
+    for one in (each for each in row.roofline if each.workload == MAIN):
         yield "speed/mbu", one.mbu, one.batch_size
         yield "speed/mfu", one.mfu, one.batch_size
         yield "speed/prefill_mfu", one.prefill_mfu, one.batch_size

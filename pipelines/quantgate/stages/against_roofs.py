@@ -7,13 +7,23 @@ and never shown as a figure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from statistics import fmean, median
 
 from quantgate import roofline
 from quantgate.errors import OverRoof, QuantgateError
-from quantgate.records import Generation, Loaded, ModelShape, RooflineRow, RoofRate, Roofs, VariantEvidence, WeightsUsed
+from quantgate.records import (
+    MAIN,
+    Generation,
+    Loaded,
+    ModelShape,
+    RooflineRow,
+    RoofRate,
+    Roofs,
+    VariantEvidence,
+    WeightsUsed,
+)
 
 _IN_BFLOAT16 = "bfloat16"
 _IN_INT8 = "8bit"
@@ -29,7 +39,7 @@ def arithmetic_types(loaded: Loaded) -> tuple[str, ...]:
 
 
 def against_roofs(one: VariantEvidence, roofs: Roofs | None) -> tuple[RooflineRow, ...]:
-    """A row for each timed batch size of the variant; empty where it was not timed."""
+    """A row for each batch size and workload that the variant was timed at, the run's own first; empty where it was not timed."""
     return () if one.speed is None else _rows(one.speed.generations, one.loaded, roofs)
 
 
@@ -37,16 +47,17 @@ def refuse_faults(who: str, generations: Sequence[Generation], loaded: Loaded | 
     """Raise ``OverRoof`` for the first batch size that was timed faster than the device is."""
     for row in _rows(generations, loaded, roofs):
         if row.fault is not None:
-            raise OverRoof(f"{who} at batch {row.batch_size}: {row.fault}")
+            where = "" if row.workload == MAIN else f" of {row.workload}"
+            raise OverRoof(f"{who} at batch {row.batch_size}{where}: {row.fault}")
 
 
 def _rows(generations: Sequence[Generation], loaded: Loaded | None, roofs: Roofs | None) -> tuple[RooflineRow, ...]:
     timed = [one for one in generations if not one.warmup]
-    sizes = sorted({one.batch_size for one in timed})
+    places = sorted({(one.workload, one.batch_size) for one in timed}, key=lambda place: (place[0] != MAIN, *place))
     known = _known(loaded, roofs)
     if isinstance(known, str):
-        return tuple(RooflineRow(batch_size=size, why_not=known) for size in sizes)
-    return tuple(_row([one for one in timed if one.batch_size == size], known) for size in sizes)
+        return tuple(RooflineRow(batch_size=size, workload=workload, why_not=known) for workload, size in places)
+    return tuple(_row([one for one in timed if (one.workload, one.batch_size) == place], known) for place in places)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +93,14 @@ def read_roof(roofs: Roofs, weight_bytes: int) -> RoofRate:
 
 
 def _row(timed: Sequence[Generation], known: _Known) -> RooflineRow:
-    """Medians of one batch size against its floors."""
+    """Medians of one batch size of one workload against its floors. What stopped early enters none, unless nothing else was timed."""
+    timed = [one for one in timed if not one.early_stop] or timed
+    row = replace(_medians(timed, known), workload=timed[0].workload)
+    fault = _fault(row, known)
+    return row if fault is None else RooflineRow(batch_size=row.batch_size, workload=row.workload, fault=fault)
+
+
+def _medians(timed: Sequence[Generation], known: _Known) -> RooflineRow:
     batch, tpot = timed[0].batch_size, _median(one.tpot_s for one in timed)
     if tpot is None or tpot <= 0 or min(one.output_tokens for one in timed) < 2:
         return RooflineRow(batch_size=batch, why_not="no decode step was timed")
@@ -101,7 +119,7 @@ def _row(timed: Sequence[Generation], known: _Known) -> RooflineRow:
     except QuantgateError as error:
         return RooflineRow(batch_size=batch, why_not=str(error))
     ttft = _median(one.ttft_s for one in timed)
-    row = RooflineRow(
+    return RooflineRow(
         batch_size=batch,
         step_bytes=read,
         step_flops=flops,
@@ -114,8 +132,6 @@ def _row(timed: Sequence[Generation], known: _Known) -> RooflineRow:
         prefill_flops=prefill,
         prefill_mfu=None if not ttft else roofline.share_of_roof(prefill / known.multiply.median_per_s, ttft),
     )
-    fault = _fault(row, known)
-    return row if fault is None else RooflineRow(batch_size=batch, fault=fault)
 
 
 def _fault(row: RooflineRow, known: _Known) -> str | None:

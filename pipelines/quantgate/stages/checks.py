@@ -28,6 +28,7 @@ from quantgate.stages import batching_figures
 from quantgate.stages.cost import cost
 from quantgate.stages.lever_checks import SPECULATION, lever_checks
 from quantgate.stages.quadruples import KINDS
+from quantgate.stages.speed_figures import without_faults
 from quantgate.stages.subject import Subject, one_line, sheet_of
 
 LENGTH_FROM_TOKENS = 16
@@ -405,7 +406,8 @@ def _cost_per_million(_: CheckRule, subject: Subject) -> Iterator[Figure]:
 
 def _cost(subject: Subject) -> tuple[CostRow, str]:
     """A variant's cost, and why nothing can be said of it; empty where something can."""
-    found = cost(subject.variant, subject.reference, subject.price)
+    variant, reference, _ = without_faults(subject.variant, subject.reference, subject.roofs)
+    found = cost(variant, reference, subject.price)
     if found is None:
         return CostRow(), "the device has no price: give the config 'price_per_hour' under 'device'"
     if subject.reference.capacity is None or subject.variant.capacity is None:

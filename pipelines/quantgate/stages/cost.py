@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median
 
-from quantgate.records import CostRow, Generation, Price, VariantEvidence
+from quantgate.records import MAIN, CostRow, Generation, Price, VariantEvidence
 
 SECONDS_PER_HOUR = 3600
 MILLION = 1_000_000
@@ -50,9 +50,9 @@ def cost_per_million(per_hour: float, tokens_per_s: float) -> float:
 
 
 def _rates(generations: Iterable[Generation], ceiling: int) -> dict[int, float]:
-    """Batch size -> median of produced tokens a second over the whole time, prompts included."""
+    """Batch size -> median of produced tokens a second over the whole time, prompts included, at the run's own lengths."""
     found: dict[int, list[float]] = {}
-    for one in generations:
-        if not one.warmup and one.batch_size <= ceiling and one.step_s and one.step_s[-1] > 0 and one.produced_tokens > 0:
+    for one in (each for each in generations if each.workload == MAIN):
+        if not one.warmup and one.batch_size <= ceiling and one.why_no_speed is None and one.produced_tokens > 0:
             found.setdefault(one.batch_size, []).append(one.produced_tokens / one.step_s[-1])
     return {batch: median(rates) for batch, rates in found.items()}

@@ -12,7 +12,7 @@ from statistics import median
 from quantgate import gains
 from quantgate.diagnosis import diagnose
 from quantgate.limits import step_growth
-from quantgate.records import Capacity, Evidence, SpeedRun, VariantEvidence, Verdict
+from quantgate.records import MAIN, Capacity, Evidence, SpeedRun, VariantEvidence, Verdict
 from quantgate.render import quantities as q
 from quantgate.stages.tried import readings_of
 from quantgate.symptoms import Diagnosis, Symptoms, Timing, Trial, overlaid
@@ -79,10 +79,10 @@ def _failed(capacity: Capacity) -> int | None:
 
 
 def _timings(run: SpeedRun | None) -> tuple[Timing, ...]:
-    """The median decode step at each batch size, ascending."""
+    """The median decode step at each batch size of the run's own workload, ascending: other lengths have other steps."""
     found: dict[int, list[float]] = {}
     for one in () if run is None else run.generations:
-        if not one.warmup and one.tpot_s is not None and one.tpot_s > 0:
+        if not one.warmup and one.workload == MAIN and one.tpot_s is not None and one.tpot_s > 0:
             found.setdefault(one.batch_size, []).append(one.tpot_s)
     return tuple(Timing(batch=batch, step_s=median(steps)) for batch, steps in sorted(found.items()))
 

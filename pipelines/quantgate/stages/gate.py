@@ -109,6 +109,7 @@ def _subject(
         speculation=evidence.speculation,
         price=evidence.price,
         budget=evidence.budget,
+        roofs=evidence.roofs,
     )
 
 

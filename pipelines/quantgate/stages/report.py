@@ -136,7 +136,8 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for verdict in decision.verdicts:
         for check in verdict.checks:
             if check.tier == "advisory" and check.outcome != "pass" and not _is_small_slice(check) and check.because != LEFT_OUT:
-                yield _sentence(f"{verdict.variant} {check.because}. This is advisory and decides nothing")
+                which = f": {check.name}" if check.outcome == "not_measured" else ""  # its words alone do not tell one from another
+                yield _sentence(f"{verdict.variant}{which} {check.because}. This is advisory and decides nothing")
     passing = {verdict.variant for verdict in decision.verdicts if verdict.outcome == "pass"}
     for line in waiver_lines(context.policy, decision.verdicts, context.created_at):
         if line.state != "used" or line.waiver.variant not in passing:  # a verdict that passes has said it

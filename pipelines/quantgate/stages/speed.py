@@ -17,6 +17,7 @@ from math import exp, isfinite, log
 from quantgate.records import MAIN, Check, CheckRule, Policy, SpeedPoint, SpeedRun, VariantEvidence
 from quantgate.render.policy import Paragraph
 from quantgate.render.quantities import Towards, check_limit, count, fixed, level_percent, percent
+from quantgate.stages.against_roofs import against_roofs
 from quantgate.stages.deciding import known
 from quantgate.stages.quadruples import KINDS, check_name, losses, other_machine, point_of
 from quantgate.stages.subject import Subject
@@ -142,8 +143,20 @@ def _question(rule: CheckRule, subject: Subject) -> SpeedQuestion:
         return SpeedQuestion(rule=rule, why_not=reason)
     if isinstance(found := losses(run, point, rule.kind), str):
         return SpeedQuestion(rule=rule, why_not=found)
+    if (fault := _over_roof(point, subject)) is not None:
+        return SpeedQuestion(rule=rule, why_not=fault)
     batches = f" (batch {point.batch_size}, the reference's {point.reference_batch})" if rule.at == "ceiling" else ""
     return SpeedQuestion(rule=rule, losses=found, sizes=run.looks or OLD_LOOKS, floor=_floor(rule, subject), batches=batches)
+
+
+def _over_roof(point: SpeedPoint, subject: Subject) -> str | None:
+    """Why a side's times are a measuring fault; a run refuses them, and stored ones decide nothing either."""
+    sides = ((subject.variant, point.batch_size), (subject.reference, point.reference_batch))
+    for one, batch in sides:
+        for row in against_roofs(one, subject.roofs):
+            if row.fault is not None and (row.workload, row.batch_size) == (point.workload, batch):
+                return f"{one.variant.name} at batch {count(row.batch_size)}: {row.fault}"
+    return None
 
 
 def resolved(run: SpeedRun, point: SpeedPoint, rules: tuple[CheckRule, ...], level: float) -> bool:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from quantgate.crossover import RatioAt, crossover
-from quantgate.records import Crossover, Evidence, Generation, RooflineRow, Roofs, SpeedRow, SpeedRun, VariantEvidence
+from quantgate.records import (
+    MAIN,
+    Crossover,
+    Evidence,
+    Generation,
+    Quadruple,
+    RooflineRow,
+    Roofs,
+    SpeedPoint,
+    SpeedRow,
+    SpeedRun,
+    VariantEvidence,
+)
 from quantgate.render.quantities import count
 from quantgate.stages.against_roofs import against_roofs
 
@@ -21,17 +34,33 @@ def without_faults(
 
 
 def _cleaned(one: VariantEvidence, rows: Sequence[RooflineRow]) -> VariantEvidence:
-    faulty = {row.batch_size for row in rows if row.fault is not None}
+    faulty = {(row.workload, row.batch_size) for row in rows if row.fault is not None}
     if one.speed is None or not faulty:
         return one
     return replace(one, speed=_without(one.speed, faulty))
 
 
-def _without(run: SpeedRun, batches: set[int]) -> SpeedRun:
+def _without(run: SpeedRun, places: set[tuple[str, int]]) -> SpeedRun:
     def kept(taken: tuple[Generation, ...]) -> tuple[Generation, ...]:
-        return tuple(each for each in taken if each.batch_size not in batches)
+        return tuple(each for each in taken if (each.workload, each.batch_size) not in places)
 
-    return replace(run, generations=kept(run.generations), partner=kept(run.partner))
+    quadruples = tuple(_moved(one, run, places) for one in run.quadruples if not _sides(one.point) & places)
+    return replace(run, generations=kept(run.generations), partner=kept(run.partner), quadruples=quadruples)
+
+
+def _sides(point: SpeedPoint) -> set[tuple[str, int | None]]:
+    return {(point.workload, point.batch_size), (point.workload, point.reference_batch)}
+
+
+def _moved(one: Quadruple, run: SpeedRun, places: set[tuple[str, int]]) -> Quadruple:
+    """With the places that its generations have once those that are left out are gone."""
+
+    def after(taken: tuple[Generation, ...], pair: tuple[int, int]) -> tuple[int, int]:
+        gone = [place for place, each in enumerate(taken) if (each.workload, each.batch_size) in places]
+        return pair[0] - bisect_left(gone, pair[0]), pair[1] - bisect_left(gone, pair[1])
+
+    reference = None if one.reference is None else after(run.partner, one.reference)
+    return replace(one, variant=after(run.generations, one.variant), reference=reference)
 
 
 def crossover_of(rows: Sequence[SpeedRow]) -> Crossover:
@@ -50,7 +79,8 @@ def sentences(evidence: Evidence) -> Iterator[str]:
     for one in evidence.variants:
         for row in against_roofs(one, evidence.roofs):
             if row.fault is not None:
-                yield f"{one.variant.name}: the speed at batch {count(row.batch_size)} is not shown: {row.fault}."
+                where = "" if row.workload == MAIN else f" of {row.workload}"
+                yield f"{one.variant.name}: the speed at batch {count(row.batch_size)}{where} is not shown: {row.fault}."
     roofs = evidence.roofs
     if roofs is None or roofs.before is None or roofs.after is None:
         return

@@ -11,6 +11,7 @@ from quantgate.records import (
     GoldenReference,
     Policy,
     Price,
+    Roofs,
     ScoreSheet,
     SpeculationRun,
     VariantEvidence,
@@ -40,6 +41,8 @@ class Subject:
     """What was measured of speculative decoding of the reference, a drafter each."""
     price: Price | None = None
     budget: Budget | None = None
+    roofs: Roofs | None = None
+    """What the device can do at most: a speed above it decides nothing."""
 
     @property
     def candidates(self) -> tuple[VariantEvidence, ...]:

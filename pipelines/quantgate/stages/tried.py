@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from quantgate.records import BatchingRow, BatchingRun, Evidence, SpeculationRun, VariantEvidence
+from quantgate.records import MAIN, BatchingRow, BatchingRun, Evidence, SpeculationRun, VariantEvidence
 from quantgate.render import quantities as q
 from quantgate.stages import batching_figures
 from quantgate.stages.against_roofs import against_roofs, read_roof
@@ -41,7 +41,8 @@ def _of_roofs(reference: VariantEvidence, evidence: Evidence) -> tuple[float | N
         return None, None, None
     bandwidth = read_roof(roofs, loaded.weight_bytes).median_per_s if roofs.reads else None
     confirmed = None if reference.capacity is None else reference.capacity.confirmed
-    row = next((one for one in against_roofs(reference, roofs) if one.batch_size == confirmed), None)
+    rows = [one for one in against_roofs(reference, roofs) if one.workload == MAIN]
+    row = next((one for one in rows if one.batch_size == confirmed), None)
     if row is None or row.fault is not None or row.why_not is not None:
         return None, None, bandwidth
     told = row.mfu is not None and (row.mfu <= SPARE_MFU.value or row.mfu >= FULL_OF_MEASURED)

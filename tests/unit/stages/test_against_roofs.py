@@ -118,3 +118,25 @@ def test_warm_ups_count_for_nothing() -> None:
     assert row.fault is None and row.tpot_s == pytest.approx(0.04)
     assert against_roofs(replace(one, speed=None), ROOFS) == ()
     assert speeds.report().measurements[0].roofline[0].mbu is not None
+
+
+def test_another_workload_hides_no_fault_and_has_rows_of_its_own() -> None:
+    """Batch 1 of the run's own lengths is over the roof; a second workload timed at batch 1 is judged apart, by its own cache."""
+    long = replace(generation(1, 0.04, ttft_s=2.0), workload="summarise", prompt_tokens=512)
+    one = replace(timed("float32"), speed=SpeedRun(variant="float32", generations=(generation(1, 0.020), long)))
+    own, other = against_roofs(one, ROOFS)
+    assert own.workload == "main" and "1.18 times the measured roof" in (own.fault or "")
+    assert other.workload == "summarise" and other.fault is None
+    assert other.step_bytes == pytest.approx(WEIGHTS["float32"] + KV_BYTES_PER_TOKEN * (512 + OUTPUT / 2))
+    with pytest.raises(OverRoof, match="float32 at batch 1: "):
+        refuse_faults("float32", (generation(1, 0.020), long), loaded("float32"), ROOFS)
+    fast = replace(long, step_s=generation(1, 0.02, ttft_s=2.0).step_s)
+    with pytest.raises(OverRoof, match="float32 at batch 1 of summarise: "):
+        refuse_faults("float32", (generation(1, 0.04), fast), loaded("float32"), ROOFS)
+
+
+def test_a_generation_that_stopped_early_hides_no_fault() -> None:
+    """It enters no figure; the whole ones beside it are still held against the roof."""
+    runs = (generation(1, 0.020, produced=3), generation(1, 0.020))
+    (row,) = against_roofs(replace(timed("float32"), speed=SpeedRun(variant="float32", generations=runs)), ROOFS)
+    assert "1.18 times the measured roof" in (row.fault or "")

@@ -10,7 +10,7 @@ from evidence import candidate, evidence, known_bad, policy, reference
 from quantgate.records import Budget, CheckRule, Decision, Evidence, Price, VariantEvidence
 from quantgate.stages.cost import cost, cost_per_million
 from quantgate.stages.gate import judge
-from speeds import OUTPUT, PRICE, generation, timed
+from speeds import OUTPUT, PRICE, ROOFS, generation, loaded, timed
 
 RATIO = CheckRule(kind="cost_ratio", maximum=1.2)
 PER_MILLION = CheckRule(kind="cost_per_million_tokens", maximum=1.5)
@@ -46,6 +46,16 @@ def test_batches_above_the_ceiling_cost_nothing_that_counts() -> None:
     """The ceiling is 2: what was timed at 8 is left out."""
     found = cost(timed("int8", {1: 0.03, 8: 0.04}, ceiling=2), timed("float32"), PRICE)
     assert found is not None and found.batch_size == 1
+
+
+def test_other_workloads_do_not_make_tokens_cheaper() -> None:
+    """A short workload at batch 8, twice as fast, and a batch that stopped early: the cost stays that of the run's own lengths."""
+    one = timed("int8", {8: 0.110})
+    assert one.speed is not None
+    quick = replace(generation(8, 0.055, ttft_s=0.01), workload="short", prompt_tokens=8)
+    early = generation(8, 0.001, produced=8)
+    mixed = replace(one, speed=replace(one.speed, generations=(*one.speed.generations, quick, quick, early)))
+    assert cost(mixed, timed("float32"), PRICE) == cost(one, timed("float32"), PRICE)
 
 
 def test_the_ratio_is_over_the_references_own_best_batch() -> None:
@@ -150,3 +160,17 @@ def test_generations_without_tokens_or_time_are_left_out() -> None:
     empty = replace(generation(1, 0.03), produced_tokens=0)
     found = cost(replace(one, speed=replace(one.speed, generations=(empty,))), one, PRICE)
     assert found is not None and found.per_million_tokens is None
+
+
+def test_a_speed_above_the_roof_makes_no_token_cheap() -> None:
+    """A stored batch 21 in a step of a millisecond cannot be: the cost is that of the best batch that can."""
+    found = _evidence(PRICE)
+    base, one, *_ = found.variants
+    assert one.speed is not None
+    wrong = tuple(each if each.batch_size != 21 else generation(21, 0.001) for each in one.speed.generations)
+    facts = replace(loaded("int8"), weights_sha256="ab" * 32)
+    fast = replace(found, roofs=ROOFS, variants=(base, replace(one, loaded=facts, speed=replace(one.speed, generations=wrong))))
+    left = tuple(each for each in one.speed.generations if each.batch_size != 21)
+    best = cost(replace(one, speed=replace(one.speed, generations=left)), base, PRICE)
+    assert best is not None
+    assert _check(_decided(fast, PER_MILLION), "cost/per_million_tokens").estimate == best.per_million_tokens

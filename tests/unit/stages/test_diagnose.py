@@ -65,6 +65,15 @@ def test_what_a_reference_shows() -> None:
     assert seen.step_s == pytest.approx(0.080)
 
 
+def test_steps_at_other_lengths_are_no_timings_of_the_run() -> None:
+    """A second workload with steps four times as long leaves the run's own steps, and the step at its ceiling, as they are."""
+    one = reference()
+    assert one.speed is not None
+    other = tuple(replace(each, workload="summarise", step_s=tuple(4 * at for at in each.step_s)) for each in one.speed.generations)
+    mixed = replace(one, speed=replace(one.speed, generations=(*one.speed.generations, *other)))
+    assert symptoms_of(mixed) == symptoms_of(one)
+
+
 def test_a_run_that_is_memory_bound() -> None:
     """Memory ran out and rows still pay: quantize, with what it promised, held and cost in this run."""
     found = diagnosed(reference(), candidate(), made.known_bad())

@@ -12,6 +12,7 @@ from evidence import DEVICE, FREED, QUALITY, candidate, decided, evidence, ident
 from quantgate.records import Check, CheckRule, LeftOut, SpeedPoint, SpeedRun
 from quantgate.stages.quadruples import percentile
 from racing import generation, speed_run
+from speeds import ROOFS, loaded, rate
 
 RULE = CheckRule(kind="min_speed_ratio", minimum=0.95, at=1)
 TTFT = CheckRule(kind="max_ttft_ratio", maximum=1.1, at=1)
@@ -158,3 +159,14 @@ def test_evidence_of_an_earlier_version_is_not_measured() -> None:
     """Timed blocks without quadruples say nothing at a planned look."""
     old = replace(speed_run(EVEN), quadruples=(), looks=(), device=None, partner_device=None)
     assert check(old).outcome == "not_measured"
+
+
+def test_a_speed_above_the_roof_decides_nothing() -> None:
+    """Steps that would read int8's weights at twice the measured bandwidth: stored times pass no check and fail none."""
+    facts = replace(loaded("int8"), weights_sha256="ab" * 32)
+    made = evidence(reference(), replace(candidate(speed=speed_run(EVEN)), loaded=facts), known_bad())
+    for bandwidth, outcome in ((23e9, "pass"), (1e9, "not_measured")):
+        found = decided(replace(made, roofs=replace(ROOFS, reads=(rate("read", bandwidth),))), policy(QUALITY, RULE))
+        one = next(each for each in found.verdicts[1].checks if each.name.startswith("speed"))
+        assert one.outcome == outcome
+    assert "int8 at batch 1: what it reads" in one.because and "measuring fault" in one.because

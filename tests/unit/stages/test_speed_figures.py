@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
+
+import pytest
 
 from evidence import candidate, decided, evidence, policy, reference
-from quantgate.records import DeviceState, Evidence, ModelSource, Report, Roofs
+from quantgate.records import (
+    DeviceState,
+    Evidence,
+    Generation,
+    ModelSource,
+    Quadruple,
+    Report,
+    Roofs,
+    SpeedPoint,
+    SpeedRun,
+)
 from quantgate.stages import report
-from speeds import PRICE, ROOFS, loaded, timed
+from speeds import PRICE, ROOFS, generation, loaded, timed
 
 
 def _report(found: Evidence) -> Report:
@@ -53,3 +66,37 @@ def test_heat_and_held_clocks_are_told() -> None:
     assert any("held down" in one and "software power cap" in one for one in _report(_evidence({1: 0.034}, held)).sentences)
     cool = replace(ROOFS, before=DeviceState(throttle_events=4, throttled=()), after=DeviceState(throttle_events=4, throttled=()))
     assert not any("slowed" in one or "held down" in one for one in _report(_evidence({1: 0.034}, cool)).sentences)
+
+
+def test_a_fault_of_another_workload_takes_only_its_own_figures_away() -> None:
+    """Batch 8 is at fault at the lengths of summarise: its row there is gone, the run's own row stays, and the sentence says which."""
+    found = _evidence({1: 0.034, 8: 0.110})
+    one = found.variants[1]
+    assert one.speed is not None
+    wrong = replace(generation(8, 0.001), workload="summarise")
+    mixed = replace(one, speed=replace(one.speed, generations=(*one.speed.generations, wrong)))
+    made = _report(replace(found, variants=(found.variants[0], mixed)))
+    assert [row.batch_size for row in made.measurements[1].speed] == [1, 8]
+    assert made.measurements[1].other_speed == ()
+    assert any("at batch 8 of summarise is not shown" in line for line in made.sentences)
+
+
+def test_what_is_left_out_moves_no_ratio_to_other_runs() -> None:
+    """Quadruples at batch 1 that cannot be stand before those at 8, which vary: their ratio is that of the very runs they name."""
+    steps = (0.110, 0.130, 0.150, 0.170)
+    ours: list[Generation] = []
+    theirs: list[Generation] = []
+    quadruples: list[Quadruple] = []
+    for batch, paces in ((1, (0.001,) * 4), (8, steps)):
+        for pace in paces:
+            at = (len(ours), len(ours) + 1)
+            ours += [generation(batch, pace)] * 2
+            theirs += [generation(batch, 0.120)] * 2
+            point = SpeedPoint(batch_size=batch, reference_batch=batch)
+            quadruples.append(Quadruple(point=point, variant=at, reference=at, seconds=1.0))
+    run = SpeedRun(variant="int8", generations=tuple(ours), partner=tuple(theirs), quadruples=tuple(quadruples))
+    found = _evidence({1: 0.034, 8: 0.110})
+    made = _report(replace(found, variants=(found.variants[0], replace(found.variants[1], speed=run))))
+    (row,) = made.measurements[1].speed
+    assert row.batch_size == 8 and row.quadruples == 4
+    assert row.ratio_to_reference == pytest.approx(prod(0.120 / step for step in steps) ** 0.25)
