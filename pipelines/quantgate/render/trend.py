@@ -62,7 +62,9 @@ def _finding(found: Trend) -> str:
     worse = sum(one.worse for one in found.series)
     if worse:
         return f"{worse} of {len(found.series)} series stand worse than before"
-    return f"over {len(found.nights)} nights nothing got worse" if _tells(found) else f"{_longest(found)} nights are too few to tell a change"
+    if _tells(found):
+        return f"over {len(found.nights)} nights nothing got worse"
+    return f"{_longest(found)} nights are too few to tell a change"
 
 
 def _row(one: TrendSeries) -> tuple[str, ...]:
