@@ -271,7 +271,9 @@ def _add_cache(commands: Any) -> None:
 
 
 def _add_ui(commands: Any) -> None:
-    parser = _add(commands, "ui", _ui, "open the MLflow UI on the store of the reports", "quantgate ui --port 5000")
+    example = "quantgate ui --port 5000"
+    parser = _add(commands, "ui", _ui, "open the MLflow UI on the store of the reports", example)
+    parser.epilog = f"example:\n  {example}\n\nexit codes: 2 where there is no store, else those of `mlflow ui`"
     parser.add_argument(
         "--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the runs (default: reports)"
     )

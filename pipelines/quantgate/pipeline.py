@@ -482,8 +482,10 @@ def rehearse(folder: Path, alias: str | None) -> tuple[Report, str]:
     refuse_missing(judged)
     target = promote.Target(registry=info.registry, model=info.registered_model, alias=alias or info.alias)
     unused = info.registry == "mlflow" and not stores.exists(info)  # asking would create it
-    previous = None if unused else stores.registry_of(info, folder).alias(target.model, target.alias)
-    return judged, promote.rehearsed(target, judged, previous)
+    registry = None if unused else stores.registry_of(info, folder)
+    previous = None if registry is None else registry.alias(target.model, target.alias)
+    out = {} if registry is None or previous is None else registry.tags(target.model, previous)
+    return judged, promote.rehearsed(target, judged, previous, out)
 
 
 def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None]) -> Report:

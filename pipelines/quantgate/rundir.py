@@ -367,6 +367,6 @@ def held(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise RunFolderError(
-                f"{folder} is in use by another run; wait for it or start one without --resume"
+                f"{folder} is in use by another run or command; wait until that has ended, then try again"
             ) from error
         yield

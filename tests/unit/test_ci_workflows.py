@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -104,3 +106,22 @@ def test_the_nightly_configs_are_whole() -> None:
         assert {one.role for one in found.variants} == {"reference", "candidate", "identity", "known_bad"}
         assert found.baseline is not None and found.policy.require_controls
         assert {"folder", "junit"} <= set(found.sinks)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+@pytest.mark.parametrize("began", [True, False])
+def test_an_earlier_night_never_stands_for_tonight(name: str, began: bool, tmp_path: Path) -> None:
+    """The folder that is kept is one of a run that began after the job did; where the run never began, none is."""
+    (tmp_path / "reports" / "2020-01-01T02-00-00Z-aaaa").mkdir(parents=True)
+    (tmp_path / "reports" / "2020-01-01T02-00-00Z-aaaa" / "junit.xml").write_text("earlier", encoding="utf-8")
+    lines = [line for line in scripts(read(name)) if "date -u" in line or "reports/20" in line or "$folder" in line]
+    first, *after = lines
+    run = "d=reports/2099-01-01T02-00-00Z-bbbb; mkdir $d; echo tonight > $d/junit.xml" if began else "true"
+    environment = {"PATH": os.defpath, "GITHUB_ENV": "env", "GITHUB_OUTPUT": "out"}
+    script = "\n".join([first, "if [ -f env ]; then . ./env; fi", run, *after])
+    subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, check=True, timeout=60)
+    if name == "github-actions.yml":
+        kept = (tmp_path / "out").read_text(encoding="utf-8").strip()
+        assert kept == ("folder=reports/2099-01-01T02-00-00Z-bbbb" if began else "folder=")
+    else:
+        assert (tmp_path / "tonight" / "junit.xml").exists() == began

@@ -441,7 +441,7 @@ def test_a_run_folder_is_held_alone(tmp_path: Path) -> None:
     """A second run in the same folder is refused while the first works in it, and not after."""
     with (
         rundir.held(tmp_path / "run"),
-        pytest.raises(RunFolderError, match="in use by another run"),
+        pytest.raises(RunFolderError, match="in use by another run or command; wait until that has ended"),
         rundir.held(tmp_path / "run"),
     ):
         pass

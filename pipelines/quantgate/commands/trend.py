@@ -12,7 +12,7 @@ from typing import Any
 from quantgate.errors import UsageError
 
 CODES = """exit codes:
-  0    nothing stands worse than before
+  0    nothing is told to stand worse; a change can be told from the sixth night on
   1    a change for the worse that still stands
   2    usage: no runs there, several models and none named
   4    not measured: fewer than two nights could be read"""

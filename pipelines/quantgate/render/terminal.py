@@ -231,15 +231,15 @@ def _where(report: Report, folder: Path | None) -> str:
     place = folder or Path("reports", report.run_id)
     parts = {"report": str(place / "report.html")}
     if report.promotion is not None and report.promotion.registry == "mlflow":
-        parts["compare"] = f"quantgate ui{_elsewhere(place)}"
+        parts["compare"] = f"quantgate ui{elsewhere(place)}"
     if place.name == report.run_id:  # a judgement has no run folder of its own
         asked = _worth_asking(report)
-        parts["why"] = f"quantgate show {short}" + (f" --variant {asked}" if asked else "") + _elsewhere(place)
+        parts["why"] = f"quantgate show {short}" + (f" --variant {asked}" if asked else "") + elsewhere(place)
     line = "        ".join(f"{label}  {plain(part)}" for label, part in parts.items())
     return f"{line}\nexit {report.exit_code}"
 
 
-def _elsewhere(place: Path) -> str:
+def elsewhere(place: Path) -> str:
     """What a command needs to find runs that do not lie in ``reports`` of the working directory."""
     parent = place.parent.absolute()
     return "" if parent == Path("reports").absolute() else f" --reports {shlex.quote(str(parent))}"

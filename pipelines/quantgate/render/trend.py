@@ -13,6 +13,7 @@ from quantgate.render import elements as e
 from quantgate.render import quantities as q
 from quantgate.render.canvas import INK, MUTED, RULE, Canvas, Scale
 from quantgate.render.terminal import plain
+from quantgate.stats.drift import FEWEST
 
 NAMES: dict[Trended, str] = {
     "loss": "loss, points",
@@ -37,8 +38,33 @@ def text(found: Trend) -> str:
     first, last = found.nights[0], found.nights[-1]
     head = f"{plain(found.model)}: {len(found.nights)} nights, {plain(first)} to {plain(last)}"
     said = [sentence for one in found.series for sentence in sentences(one)]
-    none = "" if said else "No change is told: every series stays within the noise of its nights."
-    return "\n".join([head, "", *lines, "", *(said or [none]), *(plain(note) for note in found.notes)]) + "\n"
+    return "\n".join([head, "", *lines, "", *(said or [_silent(found)]), *(plain(note) for note in found.notes)]) + "\n"
+
+
+def _silent(found: Trend) -> str:
+    """Why no change is told: none is there, or none could be told yet."""
+    if _tells(found):
+        return f"No change is told: every series of {FEWEST + 1} nights or more stays within the noise of its nights."
+    return f"No change can be told yet: that takes {FEWEST + 1} nights of one series, and the longest here has {_longest(found)}."
+
+
+def _tells(found: Trend) -> bool:
+    """Enough nights in a series for a change to be told at all."""
+    return _longest(found) > FEWEST
+
+
+def _longest(found: Trend) -> int:
+    return max((len(one.points) for one in found.series), default=0)
+
+
+def _finding(found: Trend) -> str:
+    """What the figure shows, in few words."""
+    worse = sum(one.worse for one in found.series)
+    if worse:
+        return f"{worse} of {len(found.series)} series stand worse than before"
+    if _tells(found):
+        return f"over {len(found.nights)} nights nothing got worse"
+    return f"{_longest(found)} nights are too few to tell a change"
 
 
 def _row(one: TrendSeries) -> tuple[str, ...]:
@@ -95,10 +121,8 @@ def section(found: Trend | None) -> e.Html:
     """The nights up to a run's own as a section of its page; nothing where there are too few."""
     if found is None or not found.series:
         return e.Html("")
-    worse = sum(one.worse for one in found.series)
-    finding = (
-        f"{worse} of {len(found.series)} series stand worse than before" if worse else f"Over {len(found.nights)} nights nothing got worse"
-    )
+    finding = _finding(found)
+    finding = finding[0].upper() + finding[1:]
     columns = [e.words("Variant"), e.words("Series"), *map(e.Column, ("Nights", "First", "Tonight")), e.words("Changes")]
     grid = e.table("Each figure over the nights, tonight's with its interval", columns, [_row(one) for one in found.series])
     said = [sentence for one in found.series for sentence in sentences(one)]
@@ -125,9 +149,7 @@ def figure(found: Trend, *, heading: bool = True) -> str:
     """All series as one SVG; the empty string without one."""
     if not found.series:
         return ""
-    worse = sum(one.worse for one in found.series)
-    finding = f"{worse} of {len(found.series)} series stand worse than before" if worse else "nothing got worse"
-    canvas = Canvas("trend", f"{found.model}: {finding}", heading)
+    canvas = Canvas("trend", f"{found.model}: {_finding(found)}", heading)
     top = canvas.top + 8
     for index, one in enumerate(found.series):
         _panel(canvas, one, found.nights, top + index * _PANEL)

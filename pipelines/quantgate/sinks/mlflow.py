@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -29,6 +30,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
 from quantgate.errors import QuantgateError
 from quantgate.records import GoldenRow, Report, Scalar
+from quantgate.render.terminal import elsewhere
 from quantgate.sinks.mlflow_figures import (
     Figure,
     dataset_of,
@@ -215,7 +217,7 @@ class MlflowSink:
             _fill_run(parent, report, folder)
         if problems:
             raise QuantgateError(f"MLflow run {parent.run_id} was published in part: {'; '.join(problems)}")
-        return self._sentence(experiment_id, parent.run_id, len(children))
+        return self._sentence(experiment_id, parent.run_id, len(children), folder)
 
     def _runs(self, store: Store, report: Report) -> tuple[str, RunWriter, dict[str, RunWriter]]:
         """Experiment id, the parent run and each variant's run: those that exist, else new ones."""
@@ -270,12 +272,14 @@ class MlflowSink:
             start_s = self._clock()
         return int(start_s * 1000), int((start_s + report.seconds) * 1000)
 
-    def _sentence(self, experiment_id: str, run_id: str, variants: int) -> str:
-        """Where a person finds the run."""
+    def _sentence(self, experiment_id: str, run_id: str, variants: int, folder: Path) -> str:
+        """Where a person finds the run; `ui` by itself opens the store beside the reports, so that another one is named to it."""
         place = f"run {run_id} and {variants} variants in experiment '{self._experiment}' of {shown(self._uri)}"
         if is_server(self._uri):
             return f"MLflow: {place}; open {address(shown(self._uri), experiment_id)}"
-        return f"MLflow: {place}; open it with: quantgate ui"
+        beside = database_of(self._uri) == folder.absolute().parent / "mlflow.db"
+        ui = f"quantgate ui{elsewhere(folder)}" if beside else f"MLFLOW_TRACKING_URI={shlex.quote(shown(self._uri))} quantgate ui"
+        return f"MLflow: {place}; open it with: {ui}"
 
 
 def _fill_variant(child: RunWriter, report: Report, variant: str, parent: str, folder: Path) -> None:

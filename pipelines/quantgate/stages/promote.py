@@ -71,13 +71,22 @@ def _trial(registry: Registry, target: Target, version: str | None, runner_up: s
     return Trial(alias=target.challenger, variant=runner_up, version=version, previous=previous)
 
 
-def rehearsed(target: Target, report: Report, previous: str | None) -> str:
-    """What ``promote`` would do, in a sentence or two."""
+def rehearsed(target: Target, report: Report, previous: str | None, out: Mapping[str, str]) -> str:
+    """What ``promote`` would do, in a sentence or two. ``out``: the tags of the version that is out, by which it knows its own."""
     chosen = _chosen(report)
     if chosen is None:
         return f"Nothing would be promoted: the run {_OUTCOMES[report.outcome]}."
+    if previous is not None and _is_out(report, chosen, out):
+        return f"{chosen} is out already: {target.alias} of {target.model} would stay at version {previous}."
     was = "nothing" if previous is None else f"version {previous}"
     return f"{chosen} would be promoted: {target.alias} of {target.model} would move from {was}. {_gain(report, chosen)}".rstrip()
+
+
+def _is_out(report: Report, chosen: str, out: Mapping[str, str]) -> bool:
+    """Registered again it would be the same version: the same checkpoint on the same evidence."""
+    row = next((one for one in report.measurements if one.variant == chosen), None)
+    wanted = None if row is None else (row.artifact_sha256, report.evidence_sha256)
+    return wanted == (out.get("artifact_sha256", ""), out.get("evidence_sha256", ""))
 
 
 def failed(target: Target, error: Exception, previous: str | None = None) -> Promotion:

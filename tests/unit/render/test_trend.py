@@ -6,7 +6,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from quantgate.records import Trend, TrendChange, TrendPoint, TrendSeries
-from quantgate.render.trend import figure, section
+from quantgate.render.trend import figure, section, text
 
 NIGHTS = ("night-1", "night-2", "night-3")
 
@@ -48,7 +48,7 @@ def test_a_section_draws_what_moves_and_lists_all() -> None:
     assert "loss, points" in drawing and "tokens/s there" in drawing and "batch fits" in drawing and "weights freed" not in drawing
     assert "weights freed" in page
     assert "99 [97, 101]" in page
-    assert "Over 3 nights nothing got worse" in page
+    assert "3 nights are too few to tell a change" in page
 
 
 def test_a_change_is_said_with_its_suspects() -> None:
@@ -69,7 +69,20 @@ def test_nothing_to_look_back_on() -> None:
 def test_the_figure_alone_has_its_finding_as_heading() -> None:
     """In the file of `trend` the finding is drawn; on a page it stands above."""
     texts = [one.text for one in ElementTree.fromstring(figure(TREND)).iter() if one.tag.endswith("text")]
-    assert texts[0] == "m: nothing got worse"
-    assert "nothing got worse" not in [
-        one.text for one in ElementTree.fromstring(figure(TREND, heading=False)).iter() if one.tag.endswith("text")
-    ]
+    assert texts[0] == "m: 3 nights are too few to tell a change"
+    assert texts[0] not in [one.text for one in ElementTree.fromstring(figure(TREND, heading=False)).iter() if one.tag.endswith("text")]
+
+
+def test_silence_means_something_only_from_the_sixth_night_on() -> None:
+    """With five nights no change could be told however large, and text, page and figure say that; with six they say that none is there."""
+    five, six = (_long(nights) for nights in (5, 6))
+    assert "No change can be told yet: that takes 6 nights of one series, and the longest here has 5." in text(five)
+    assert "within the noise" not in text(five) and "nothing got worse" not in section(five) + figure(five)
+    assert "No change is told: every series of 6 nights or more stays within the noise of its nights." in text(six)
+    assert "Over 6 nights nothing got worse" in section(six) and "over 6 nights nothing got worse" in figure(six)
+
+
+def _long(nights: int) -> Trend:
+    names = tuple(f"night-{number}" for number in range(nights))
+    points = tuple(TrendPoint(run_id=name, created_at="", value=0.01, lower=None, upper=None) for name in names)
+    return replace(TREND, nights=names, series=(replace(TREND.series[0], points=points),))

@@ -84,6 +84,15 @@ def test_the_sentence_says_where(published: SimpleNamespace) -> None:
         assert part in published.sentence
 
 
+def test_another_store_is_opened_by_its_address(tmp_path: Path) -> None:
+    """`quantgate ui` alone opens the store beside the reports, so the sentence names to it any other store, and reports elsewhere."""
+    folder = report_folder(tmp_path / "reports" / "run")
+    beside, other = (f"sqlite:///{tmp_path}/{name}" for name in ("reports/mlflow.db", "other.db"))
+    said = [MlflowSink(tracking_uri=uri, experiment="gate")._sentence("1", "r", 2, folder) for uri in (beside, other)]
+    assert said[0].endswith(f"open it with: quantgate ui --reports {tmp_path}/reports")
+    assert said[1].endswith(f"open it with: MLFLOW_TRACKING_URI={other} quantgate ui")
+
+
 def test_metrics_are_named_as_the_design_has_them(published: SimpleNamespace) -> None:
     """Exactly the measured figures, under their published names."""
     assert set(published.runs["int8"].data.metrics) == {

@@ -8,7 +8,7 @@ import pytest
 import samples
 from quantgate.errors import RegistryError
 from quantgate.records import Outcome, Report
-from quantgate.stages.promote import Target, promote
+from quantgate.stages.promote import Target, promote, rehearsed
 
 TARGET = Target(registry="local", model="m", alias="champion")
 
@@ -52,6 +52,16 @@ def test_a_pass_moves_the_alias_to_the_chosen_variant() -> None:
     assert registry.moved == [("v-int8", "2")]
     assert sorted(registry.registered) == ["int8", "nf4"]
     assert done.because.startswith("It frees 59 % of the weight memory")
+
+
+def test_a_rehearsal_knows_the_version_that_is_out() -> None:
+    """The same checkpoint on the same evidence moves nothing, and the rehearsal says so; other bytes or evidence move the alias."""
+    report = _report()
+    sha256 = next(one.artifact_sha256 for one in report.measurements if one.variant == "int8")
+    out = {"artifact_sha256": str(sha256), "evidence_sha256": report.evidence_sha256}
+    assert rehearsed(TARGET, report, "2", out) == "int8 is out already: champion of m would stay at version 2."
+    for other in ({}, {**out, "artifact_sha256": "0"}, {**out, "evidence_sha256": "0"}):
+        assert "champion of m would move from version 2" in rehearsed(TARGET, report, "2", other)
 
 
 @pytest.mark.parametrize("outcome", ["fail", "inconclusive", "not_measured"])
