@@ -104,7 +104,7 @@ def _bound(asked: Asked, judged: Report) -> SignOff:
         raise UsageError(f"the run has no variant '{asked.variant}'; it has {', '.join(one.variant for one in facts.verdicts)}")
     rejected = asked.signatory.decision == "reject"
     if not rejected and (why := stage.why_no_approval(facts, variant, asked.signatory.signed_at)) is not None:
-        raise SignOffError(f"an approval is refused: {why.rstrip(".")}. A rejection can be signed: --decision reject")
+        raise SignOffError(f"an approval is refused: {why.rstrip('.')}. A rejection can be signed: --decision reject")
     row = next((one for one in judged.measurements if one.variant == variant), None)
     place, files = _checkpoint(asked, row, needed=not rejected)
     return SignOff(
