@@ -144,10 +144,13 @@ def _batching(case: Case) -> _Judged:
         return "does not fit", "there is no second request to put beside the first", "there is nothing to batch"
     if case.limit == "compute-bound":
         return "does not fit", "fuller batches would find no free arithmetic", "fuller batches find no free arithmetic"
+    if "fired" in wasted and case.states["requests wait"] == "not known":
+        because = "rows or time are wasted, and whether requests wait for them is not known: measure requests waiting at that load"
+        return "not known", because, ""
+    if "fired" in wasted:
+        return "does not fit", "rows or time are wasted, but nothing waits for them", "nothing waits"
     if "not known" in wasted:
         return "not known", "no wasted rows were shown: measure useful tokens / (rows x steps)", ""
-    if "fired" in wasted:
-        return "does not fit", "rows are wasted, but nothing waits for their places", "nothing waits"
     return "does not fit", "rows and time are not wasted", "no rows are wasted"
 
 

@@ -31,6 +31,7 @@ def contradictions(seen: Symptoms) -> Iterator[Contradiction]:
     yield from _against_physics(seen)
     yield from _against_fills(seen)
     yield from _between_levels(seen)
+    yield from _between_requests(seen)
 
 
 def _against_physics(seen: Symptoms) -> Iterator[Contradiction]:
@@ -41,6 +42,10 @@ def _against_physics(seen: Symptoms) -> Iterator[Contradiction]:
             because=f"a step of {q.milliseconds(seen.step_s)} ms is faster than the {floor} ms that reading the weights takes",
             wanted="steps with the device synchronised, and the bandwidth over a working set of the model's size",
         )
+    if ratio is not None and seen.mbu_share is not None and seen.mbu_share + SAME_TIME.value < 1 / ratio:
+        reads = f"and yet reads at {q.percent(seen.mbu_share)} of the bandwidth"
+        because = f"a step takes {q.ratio(ratio)} the time of reading the weights, {reads}"
+        yield Contradiction(because=because, wanted="the step's time and MBU again, over the same steps")
     if pair is not None and exponent is not None and exponent < -SAME_TIME.value:
         yield Contradiction(
             because=f"a step at batch {pair[1].batch} is faster than one at batch {pair[0].batch}", wanted="both again, interleaved"
@@ -60,6 +65,11 @@ def _has_room(seen: Symptoms) -> bool:
 
 
 def _against_fills(seen: Symptoms) -> Iterator[Contradiction]:
+    for whole, what in ((seen.memory_total_bytes, "there are"), (seen.memory_used_bytes, "are in use")):
+        if whole is not None and seen.weight_bytes is not None and seen.weight_bytes > whole:
+            because = f"weights take {q.decimal_bytes(seen.weight_bytes)} and {q.decimal_bytes(whole)} {what}"
+            yield Contradiction(because=because, wanted="weights as loaded and the memory in use, on the same device at the same moment")
+            break
     ran_out = seen.out_of_memory or (seen.out_of_memory is None and seen.failed_batch is not None)
     if ran_out and seen.kv_pool_used_share is not None and seen.kv_pool_used_share < POOL_EMPTY.value:
         yield Contradiction(
@@ -71,6 +81,10 @@ def _against_fills(seen: Symptoms) -> Iterator[Contradiction]:
         return
     if fitting >= failed:
         because = f"batch {q.count(fitting)} fits and batch {q.count(failed)} does not"
+        yield Contradiction(because=because, wanted="fills of both again, in fresh processes")
+        return
+    if ran_out and seen.batch is not None and seen.batch >= failed:
+        because = f"batch {q.count(seen.batch)} runs and batch {q.count(failed)} does not fit"
         yield Contradiction(because=because, wanted="fills of both again, in fresh processes")
         return
     total, used = seen.memory_total_bytes, seen.memory_used_bytes
@@ -99,3 +113,14 @@ def _between_levels(seen: Symptoms) -> Iterator[Contradiction]:
     if mfu is not None and mfu >= PEAK_MFU.value and memory_busy:
         wanted = "a step's time at half and at double the batch: which of the two it follows"
         yield Contradiction(because="arithmetic and memory are both near their peaks", wanted=wanted)
+
+
+def _between_requests(seen: Symptoms) -> Iterator[Contradiction]:
+    """Requests that come at once are those that run and those that wait; of the rows that run some may be done."""
+    there = (seen.batch or 0) + (seen.waiting_requests or 0)
+    if seen.streams is not None and seen.streams < there:
+        because = f"{q.count(seen.streams)} requests come at once, and {q.count(there)} run or wait"
+        yield Contradiction(because=because, wanted="requests running and waiting, at one moment of the load that is meant")
+    if seen.finished_waiting is not None and seen.batch is not None and seen.finished_waiting > seen.batch:
+        because = f"{q.count(seen.finished_waiting)} rows are done and wait for their batch to end, and {q.count(seen.batch)} rows run"
+        yield Contradiction(because=because, wanted="rows and finished rows of one batch")

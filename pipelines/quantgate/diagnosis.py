@@ -41,7 +41,7 @@ def diagnose(seen: Symptoms, trials: Sequence[Trial] = (), notes: Sequence[str] 
     levers = advise(Case(seen=seen, limit=limit, also=shown[1:], states=states, trials=tuple(trials)))
     wanted = () if shown else tuple(dict.fromkeys(_wanted(seen, rules, found, against)))
     said = {rule.name: rule.because for rule in rules}
-    why = _why_not(rules, found, against)
+    why = _why_not(seen, rules, found, against)
     return Diagnosis(
         limit=limit,
         sentence=f"Which limit binds cannot be told: {why}. Measure {wanted[0]}." if not shown else _sentence(limit, said, states),
@@ -79,18 +79,23 @@ def _any(*states: State) -> State:
     return "fired" if "fired" in states else "not known" if "not known" in states else "not fired"
 
 
-def _why_not(rules: Sequence[Rule], found: Mapping[Limit, State], against: Sequence[Contradiction]) -> str:
+def _why_not(seen: Symptoms, rules: Sequence[Rule], found: Mapping[Limit, State], against: Sequence[Contradiction]) -> str:
     """Why it abstains."""
     if against:
         return f"the evidence contradicts itself ({against[0].because})"
-    closest = next(iter(_open(rules, found)), None)
+    closest = next(iter(_open(seen, rules, found)), None)
     return "none of the limits shows" if closest is None else closest.because
 
 
-def _open(rules: Sequence[Rule], found: Mapping[Limit, State]) -> list[Rule]:
-    """Rules that might still show a limit, those of the limit with the most shown already first."""
+def _open(seen: Symptoms, rules: Sequence[Rule], found: Mapping[Limit, State]) -> list[Rule]:
+    """Rules that might still show a limit, those of the limit with the most shown already first.
+
+    A counter near its peak shows arithmetic or waiting for memory: one figure tells which, so it goes before what needs several.
+    """
+    busy = (seen.compute_utilisation_share or 0) >= thresholds.PEAK_UTILISATION.value
     undecided = [one for one in reversed(ORDER) if found[one] == "not known"]
-    undecided.sort(key=lambda one: -sum(rule.state == "fired" for rule in rules if rule.limit == one))
+    shown = {one: sum(rule.state == "fired" for rule in rules if rule.limit == one) for one in undecided}
+    undecided.sort(key=lambda one: (-shown[one], not (busy and one == "compute-bound")))
     fired = {rule.name for rule in rules if rule.state == "fired"}
     spared = {other for one, other in (WASTES, WASTES[::-1]) if one in fired}
     return [rule for one in undecided for rule in rules if rule.limit == one and rule.state == "not known" and rule.name not in spared]
@@ -101,7 +106,7 @@ def _wanted(seen: Symptoms, rules: Sequence[Rule], found: Mapping[Limit, State],
     if against:
         yield from (one.wanted for one in against)
         return
-    undecided = _open(rules, found)
+    undecided = _open(seen, rules, found)
     yield from (rule.wanted for rule in undecided)
     if not undecided:
         yield from _elsewhere(seen, {rule.name: rule.state for rule in rules})

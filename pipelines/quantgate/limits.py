@@ -114,6 +114,9 @@ def memory_ran_out(seen: Symptoms) -> Rule:
         return rule.fired("a request ran out of memory")
     if seen.kv_pool_used_share is not None:
         return _pool(seen, seen.kv_pool_used_share, rule)
+    if seen.preemptions:
+        words = f"{q.count(seen.preemptions)} requests were preempted, and how full the KV pool was is not given"
+        return rule.unknown(words, "the share of the KV pool in use at that load")
     if seen.out_of_memory is False:
         return rule.quiet("no batch ran out of memory")
     if seen.memory_total_bytes is None or seen.memory_used_bytes is None:
@@ -156,9 +159,11 @@ def compute_to_spare(seen: Symptoms) -> Rule:
     for words, value, spare, peak, _ in levels:
         if value <= spare.value:
             return rule.fired(f"{words}, {_limit(spare)} or less")
-        if value >= peak.value:
+        if value >= peak.value and (peak is not PEAK_UTILISATION or memory_rests(seen)):
             return rule.quiet(f"{words}, {_limit(peak)} or more")
-    words, _, spare, peak, better = levels[-1]
+    words, value, spare, peak, better = levels[-1]
+    if value >= peak.value:
+        return rule.unknown(f"{words}, and waiting for memory counts as busy", better)
     return rule.unknown(f"{words}, between {_limit(spare)} and {_limit(peak)}", better)
 
 
@@ -261,6 +266,14 @@ def near_floor(seen: Symptoms) -> Rule:
     return rule.unknown("step time and weight-read floor, or MBU, are not given", "a step's time beside weights / bandwidth, or MBU")
 
 
+def memory_rests(seen: Symptoms) -> bool | None:
+    """Reading does not take most of a step, so that units which are busy compute; None where that is not known."""
+    near = near_floor(seen).state
+    if near == "fired" or (seen.mbu_share is not None and seen.mbu_share >= 1 / NEAR_FLOOR.value):
+        return False
+    return True if near == "not fired" else None
+
+
 def compute_at_peak(seen: Symptoms) -> Rule:
     """Arithmetic units have no room for more rows."""
     rule, wanted = _Named("compute is near its peak", "compute-bound"), "MFU: arithmetic done over the device's peak"
@@ -272,8 +285,14 @@ def compute_at_peak(seen: Symptoms) -> Rule:
         words = f"compute utilisation is {q.percent(used)}"
         if used < PEAK_UTILISATION.value:
             return rule.quiet(f"{words}, under {q.percent(PEAK_UTILISATION.value)}")
-        if near_floor(seen).state == "fired":
+        rests, exponent = memory_rests(seen), step_growth(seen)
+        if rests is False:
             return rule.unknown(f"{words}, and the memory is busy too: waiting for it counts as busy", wanted)
+        if exponent is not None and exponent <= CHEAP_ROWS.value:
+            more = f"and yet more rows still pay: a step grows as the batch to the power {q.fixed(exponent, 2)}"
+            return rule.unknown(f"{words}, {more}", wanted)
+        if rests is None:
+            return rule.unknown(f"{words}; whether the memory is busy too, which counts as busy, is not given", f"{wanted}, or else MBU")
         return rule.fired(f"{words}, not under {q.percent(PEAK_UTILISATION.value)}")
     exponent = step_growth(seen)
     if exponent is not None and exponent <= CHEAP_ROWS.value:

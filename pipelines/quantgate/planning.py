@@ -25,6 +25,8 @@ from quantgate import (
     preflight,
     provenance,
     runs,
+    speculating,
+    workloads,
 )
 from quantgate.config import RunConfig, load_run
 from quantgate.errors import EngineError, QuantgateError, UsageError
@@ -79,7 +81,7 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
         notes=(*_notes(described, why_no_model, config), *_unfilled(variants), *_baseline(config, references), *told),
     )
     least = 0.0 if allow_underpowered else admission.LEAST_POWER
-    learned = tuple(_learned(config, goldens))
+    learned = (*_learned(config, goldens), *_levers(config, goldens))
     against = [*learned, *([why_no_device] if why_no_device else [])]
     against += [why_no_model] if why_no_model and config.engine != "fake" else []
     noisy = [] if allow_underpowered else [plan.why_noisy(one, config.policy) for one in questions if one.rule.tier == "required"]
@@ -90,6 +92,19 @@ def _learned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> Iterator[str]
     """What is wrong with a calibration file, or shared by it and a golden set. A dataset is read when the run starts."""
     try:
         preflight.prepared(tuple(one for one in config.variants if one.calibration and one.calibration.path), goldens, config.cache)
+    except UsageError as error:
+        yield str(error)
+
+
+def _levers(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> Iterator[str]:
+    """What is wrong with the requests, prompts and drafters of the levers: a run refuses it before anything is measured."""
+    file = str(config.path)
+    try:
+        preflight.check_requests(workloads.prepared(config.levers.batching, file), config.model, file)
+    except UsageError as error:
+        yield str(error)
+    try:
+        speculating.check(config, goldens)
     except UsageError as error:
         yield str(error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ import tiny
 from chain import CONTROL, REFERENCE, Chain, candidate, verdicts_of
 
 ROOT = Path(__file__).resolve().parents[2]
+DRAWN = {"count": 4, "prompt_tokens": 6, "output_tokens": 4}
 
 
 def test_a_config_that_works(chain: Chain) -> None:
@@ -54,6 +56,21 @@ def test_what_cannot_work_is_refused(chain: Chain) -> None:
     assert len(found["refusals"]) == 3  # too few items to pass, to tell noise from loss, and no control
     assert chain.cli("plan", path, "--allow-underpowered").code == 2
     assert chain.cli("plan", chain.config(variants=[REFERENCE, candidate(), CONTROL]), "--allow-underpowered").code == 0
+
+
+@pytest.mark.parametrize(
+    ("levers", "said"),
+    [
+        ({"batching": {"drawn": DRAWN, "rows": 2, "engines": ["fake"], "arrivals": ["given"]}},
+         "'given' needs 'arrives_s'"),
+        ({"batching": {"requests": "none.jsonl", "rows": 2, "engines": ["fake"]}}, "none.jsonl"),
+    ],
+)  # fmt: skip
+def test_a_lever_that_cannot_be_measured_is_refused(chain: Chain, levers: dict[str, Any], said: str) -> None:
+    """Requests and prompts that a run would refuse before anything is measured: exit 2, as by the run."""
+    done = chain.cli("plan", chain.config(levers=levers))
+    assert done.code == 2
+    assert said in " ".join(done.out.split())
 
 
 def test_a_mistake_in_the_config_is_one_line(chain: Chain) -> None:

@@ -49,6 +49,23 @@ CONTRADICTING: list[tuple[str, Symptoms, str, str]] = [
     ),
     ("more arithmetic than busy units", replace(ROOM, mfu_share=0.50), "more than the units are busy", "same time"),
     ("busy and idle at once", replace(ROOM, compute_utilisation_share=0.55, idle_share=0.6), "busy 55 %", "same time"),
+    (
+        "a step that reads the weights in its time, at a bandwidth at which it cannot",
+        Symptoms(batch=1, streams=1, step_s=0.016, step_floor_s=0.0156, mbu_share=0.05),
+        "1.03x the time of reading the weights, and yet reads at 5 %",
+        "same steps",
+    ),
+    ("weights that no memory holds", replace(ROOM, weight_bytes=30 * GB), "weights take 30.0 GB and 24.0 GB there are", "same device"),
+    ("weights that are not in use", replace(ROOM, weight_bytes=int(23.5 * GB)), "23.0 GB are in use", "same moment"),
+    ("a batch that runs beyond one that failed", replace(ROOM, fitting_batch=8, batch=20), "batch 20 runs", "fresh processes"),
+    ("fewer streams than rows", Symptoms(batch=8, streams=2, mbu_share=0.9), "2 requests come at once, and 8 run or wait", "one moment"),
+    ("one stream and a queue", Symptoms(streams=1, waiting_requests=5, mbu_share=0.9), "and 5 run or wait", "one moment"),
+    (
+        "more finished rows than rows",
+        Symptoms(batch=2, finished_waiting=9, useful_tokens=10, row_steps=20),
+        "9 rows are done",
+        "one batch",
+    ),
     ("both roofs at once", Symptoms(batch=64, mfu_share=0.6, mbu_share=0.9), "both near their peaks", "double the batch"),
 ]
 

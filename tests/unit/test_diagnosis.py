@@ -104,6 +104,22 @@ def test_other_evidence_for_the_same(seen: Symptoms, limit: Limit) -> None:
     assert diagnose(seen).limit == limit
 
 
+def test_a_busy_counter_alone_does_not_rule_memory_out() -> None:
+    """A counter of busy time at 99 % is that of any decoding: where more rows still pay, memory that ran out is what binds."""
+    seen = Symptoms(batch=32, failed_batch=40, compute_utilisation_share=0.99)
+    assert diagnose(seen).limit == "abstain" and "MFU" in diagnose(seen).wanted[0]
+    timings = (Timing(batch=8, step_s=0.020), Timing(batch=32, step_s=0.026))
+    assert diagnose(replace(seen, timings=timings)).limit == "memory-bound"
+
+
+def test_wasted_rows_are_not_denied_where_the_queue_is_not_known() -> None:
+    """Rows that are shown to be wasted are said to be, with the queue as what is missing; without a queue they gain nothing."""
+    seen = replace(ROOM, useful_tokens=50, row_steps=100)
+    open_ended, quiet = (lever(diagnose(one), "continuous batching") for one in (seen, replace(seen, waiting_requests=0)))
+    assert open_ended.fit == "not known" and "requests waiting" in open_ended.because
+    assert quiet.fit == "does not fit" and "nothing waits" in quiet.because
+
+
 # ---------------------------------------------------------------------------------------------- several at once
 
 

@@ -9,7 +9,10 @@ import pytest
 from quantgate import limits
 from quantgate.symptoms import Rule, State, Symptoms, Timing
 
+CHEAP = (Timing(batch=8, step_s=0.020), Timing(batch=32, step_s=0.026))
 AT = [
+    (limits.memory_ran_out, Symptoms(out_of_memory=False, preemptions=9), "not known"),
+    (limits.memory_ran_out, Symptoms(memory_total_bytes=100, memory_used_bytes=80, preemptions=9), "not known"),
     (limits.memory_ran_out, Symptoms(kv_pool_used_share=0.90, preemptions=1), "fired"),
     (limits.memory_ran_out, Symptoms(kv_pool_used_share=0.899, preemptions=0), "not fired"),
     (limits.memory_ran_out, Symptoms(kv_pool_used_share=0.95, preemptions=0, waiting_requests=0), "not fired"),
@@ -19,7 +22,9 @@ AT = [
     (limits.memory_ran_out, Symptoms(memory_total_bytes=100, memory_used_bytes=90), "not known"),
     (limits.compute_to_spare, Symptoms(compute_utilisation_share=0.60), "fired"),
     (limits.compute_to_spare, Symptoms(compute_utilisation_share=0.61), "not known"),
-    (limits.compute_to_spare, Symptoms(compute_utilisation_share=0.85), "not fired"),
+    (limits.compute_to_spare, Symptoms(compute_utilisation_share=0.85, mbu_share=0.2), "not fired"),
+    (limits.compute_to_spare, Symptoms(compute_utilisation_share=0.99), "not known"),
+    (limits.compute_to_spare, Symptoms(compute_utilisation_share=0.99, timings=CHEAP), "fired"),
     (limits.compute_to_spare, Symptoms(mfu_share=0.30, compute_utilisation_share=0.99), "fired"),
     (limits.compute_to_spare, Symptoms(mfu_share=0.50), "not fired"),
     (limits.rows_wasted, Symptoms(useful_tokens=69, row_steps=100), "fired"),
@@ -43,7 +48,10 @@ AT = [
     (limits.near_floor, Symptoms(mbu_share=0.49), "not fired"),
     (limits.compute_at_peak, Symptoms(mfu_share=0.5), "fired"),
     (limits.compute_at_peak, Symptoms(mfu_share=0.49, compute_utilisation_share=1.0), "not fired"),
-    (limits.compute_at_peak, Symptoms(compute_utilisation_share=0.85), "fired"),
+    (limits.compute_at_peak, Symptoms(compute_utilisation_share=0.85, mbu_share=0.2), "fired"),
+    (limits.compute_at_peak, Symptoms(compute_utilisation_share=0.99), "not known"),
+    (limits.compute_at_peak, Symptoms(compute_utilisation_share=0.99, mbu_share=0.2, timings=CHEAP), "not known"),
+    (limits.compute_at_peak, Symptoms(compute_utilisation_share=0.99, step_s=0.03, step_floor_s=0.01, mbu_share=0.8), "not known"),
     (limits.compute_at_peak, Symptoms(compute_utilisation_share=0.84), "not fired"),
 ]  # fmt: skip
 

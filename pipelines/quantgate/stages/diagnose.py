@@ -26,25 +26,41 @@ def examine(evidence: Evidence, verdicts: Sequence[Verdict], added: Symptoms | N
     reference = next((one for one in evidence.variants if one.variant.role == "reference"), None)
     if reference is None or (reference.capacity is None and reference.speed is None and added is None):
         return None
-    measured, trials = readings_of(evidence)
-    seen = overlaid(overlaid(symptoms_of(reference), measured), added or Symptoms())
+    load = _load(reference, added or Symptoms())
+    measured, trials = readings_of(evidence, load)
+    seen = overlaid(overlaid(symptoms_of(reference, load), measured), added or Symptoms())
     tried = (*_quantized(evidence, reference, verdicts, step_growth(seen)), *trials)
-    notes = [f"figures are of {reference.variant.name}, the run's reference, at its own batch ceiling"] if reference.capacity else []
+    where = "at its own batch ceiling" if load is None else f"its steps at batch {q.count(load)}, its memory at its own batch ceiling"
+    notes = [f"figures are of {reference.variant.name}, the run's reference, {where}"] if reference.capacity else []
     return diagnose(seen, tried, notes)
+
+
+def _load(reference: VariantEvidence, added: Symptoms) -> int | None:
+    """The batch that a person means instead of the ceiling: as stated, or no more rows than requests that come at once."""
+    if added.batch is not None:
+        return added.batch
+    confirmed = None if reference.capacity is None else reference.capacity.confirmed
+    if added.streams is None or confirmed is None:
+        return None
+    rows = added.streams - (added.waiting_requests or 0)
+    return rows if 0 < rows < confirmed else None
 
 
 # ---------------------------------------------------------------------------------------------- what the reference shows
 
 
-def symptoms_of(one: VariantEvidence) -> Symptoms:
-    """What is known of a variant that was filled or timed: its memory at the batch ceiling, and its steps at every batch."""
-    step, timings = _step_at_ceiling(one), _timings(one.speed)
+def symptoms_of(one: VariantEvidence, load: int | None = None) -> Symptoms:
+    """What is known of a variant that was filled or timed: its memory at the batch ceiling, and its steps at every batch.
+
+    ``load``: the batch that runs; None for the ceiling. A step is only taken of that very batch.
+    """
+    step, timings = _step_at(one, load), _timings(one.speed)
     loaded, capacity = one.loaded, one.capacity
     known = Symptoms(
         weight_bytes=None if loaded is None else loaded.weight_bytes,
         weight_bits=None if loaded is None else BITS.get(loaded.dtype) if not loaded.quantized_parameters else None,
         timings=timings,
-        batch=None if step is None else step.batch,
+        batch=load if step is None else step.batch,
         step_s=None if step is None else step.step_s,
     )
     return known if capacity is None else overlaid(known, _filled(capacity))
@@ -87,10 +103,10 @@ def _timings(run: SpeedRun | None) -> tuple[Timing, ...]:
     return tuple(Timing(batch=batch, step_s=median(steps)) for batch, steps in sorted(found.items()))
 
 
-def _step_at_ceiling(one: VariantEvidence) -> Timing | None:
-    """The step at the confirmed batch; None where that was not timed."""
-    confirmed = None if one.capacity is None else one.capacity.confirmed
-    return next((each for each in _timings(one.speed) if each.batch == confirmed), None)
+def _step_at(one: VariantEvidence, load: int | None) -> Timing | None:
+    """The step at that batch, else at the confirmed one; None where it was not timed."""
+    batch = load if load is not None or one.capacity is None else one.capacity.confirmed
+    return next((each for each in _timings(one.speed) if each.batch == batch), None)
 
 
 # ---------------------------------------------------------------------------------------------- quantization, tried

@@ -20,29 +20,34 @@ FULL_OF_MEASURED = 0.80
 measured rate is itself a part. Between the two nothing is told."""
 
 
-def readings_of(evidence: Evidence) -> tuple[Symptoms, tuple[Trial, ...]]:
-    """Of the reference: what it used of the measured roofs at its own ceiling, and of its rows in static batches; and each lever tried."""
+def readings_of(evidence: Evidence, load: int | None = None) -> tuple[Symptoms, tuple[Trial, ...]]:
+    """Of the reference: what it used of the measured roofs and of its rows in static batches; and each lever tried.
+
+    ``load``: the batch that roofs are compared at; None for its own ceiling.
+    """
     reference = next((one for one in evidence.variants if one.variant.role == "reference"), None)
     if reference is None:
         return Symptoms(), ()
     batches = [one for one in evidence.batching if one.variant == reference.variant.name]
     useful, row_steps = _static(batches)
-    mfu, mbu, bandwidth = _of_roofs(reference, evidence)
+    mfu, mbu, bandwidth = _of_roofs(reference, evidence, load)
     found = Symptoms(
         mfu_share=mfu, mbu_share=mbu, bandwidth_bytes_per_s=bandwidth, useful_tokens=useful, row_steps=row_steps
     )
     return found, (*_served(batches), *_drafted(evidence.speculation))
 
 
-def _of_roofs(reference: VariantEvidence, evidence: Evidence) -> tuple[float | None, float | None, float | None]:
+def _of_roofs(
+    reference: VariantEvidence, evidence: Evidence, load: int | None
+) -> tuple[float | None, float | None, float | None]:
     """MFU where it tells something, MBU, and the bandwidth of reads as large as the weights."""
     roofs, loaded = evidence.roofs, reference.loaded
     if roofs is None or loaded is None:
         return None, None, None
     bandwidth = read_roof(roofs, loaded.weight_bytes).median_per_s if roofs.reads else None
-    confirmed = None if reference.capacity is None else reference.capacity.confirmed
+    batch = load if load is not None or reference.capacity is None else reference.capacity.confirmed
     rows = [one for one in against_roofs(reference, roofs) if one.workload == MAIN]
-    row = next((one for one in rows if one.batch_size == confirmed), None)
+    row = next((one for one in rows if one.batch_size == batch), None)
     if row is None or row.fault is not None or row.why_not is not None:
         return None, None, bandwidth
     told = row.mfu is not None and (row.mfu <= SPARE_MFU.value or row.mfu >= FULL_OF_MEASURED)

@@ -135,3 +135,17 @@ def test_nothing_filled_and_nothing_timed() -> None:
     assert examine(bare, ()) is None
     added = examine(bare, (), Symptoms(batch=8))
     assert added is not None and added.limit == "abstain" and added.notes == ()
+
+
+@pytest.mark.parametrize("added", [Symptoms(batch=1, waiting_requests=0), Symptoms(streams=1), Symptoms(streams=3, waiting_requests=2)])
+def test_another_load_than_the_ceiling_takes_its_own_step(added: Symptoms) -> None:
+    """One row beside a run that was filled to 12: the step is that of batch 1, and the load is told."""
+    found = diagnosed(reference(), made.known_bad(), added=added)
+    assert (found.symptoms.batch, found.symptoms.step_s, found.symptoms.fitting_batch) == (1, pytest.approx(STEPS[1]), 12)
+    assert "its steps at batch 1" in found.notes[0]
+
+
+def test_a_load_that_was_not_timed_takes_no_step() -> None:
+    """Batch 3 was not timed: no step of another batch stands in for it."""
+    found = diagnosed(reference(), made.known_bad(), added=Symptoms(streams=3))
+    assert (found.symptoms.batch, found.symptoms.step_s) == (3, None)
