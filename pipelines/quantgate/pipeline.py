@@ -25,6 +25,7 @@ from quantgate import (
     nights,
     plugins,
     preflight,
+    prompting,
     provenance,
     rundir,
     runs,
@@ -81,7 +82,7 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
     goldens = gathering.gather(config.golden_sets, config.cache, display.note)
     admission.check(goldens, config, allow_underpowered=options.allow_underpowered)
     preflight.check_settings(config.variants, str(config.path))
-    speculating.check(config, goldens)
+    prompting.check(config, goldens)
     config = replace(config, variants=preflight.prepared(config.variants, goldens, config.cache))
     config = replace(config, levers=replace(config.levers, batching=workloads.prepared(config.levers.batching, str(config.path))))
     preflight.check_requests(config.levers.batching, config.model, str(config.path))

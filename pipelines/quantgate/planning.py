@@ -23,9 +23,9 @@ from quantgate import (
     modelconfig,
     plugins,
     preflight,
+    prompting,
     provenance,
     runs,
-    speculating,
     workloads,
 )
 from quantgate.config import RunConfig, load_run
@@ -104,7 +104,7 @@ def _levers(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> Iterator[str]:
     except UsageError as error:
         yield str(error)
     try:
-        speculating.check(config, goldens)
+        prompting.check(config, goldens)
     except UsageError as error:
         yield str(error)
 

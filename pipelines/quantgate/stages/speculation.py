@@ -103,14 +103,15 @@ def _sentence(run: SpeculationRun, alone: int | None, beside: int | None) -> str
     best = fastest(run)
     if best is None:
         return f"Speculation with {run.drafter} has no speed: nothing was decoded after the first token."
-    gain = "faster than" if (best.speed_ratio or 0) >= 1 else "slower than"
+    shown = round(best.speed_ratio or 0, 2)  # no gain is claimed that the figure beside it does not show
+    gain = "as fast as" if shown == 1 else "faster than" if shown > 1 else "slower than"
     where = f"at batch {best.batch_size} with {best.draft_tokens} drafted tokens"
     parts = [
         f"Speculation with {run.drafter} is {gain} plain decoding: {q.ratio(best.speed_ratio)} {where}",
         f"{q.percent(best.acceptance)} of what it drafts is accepted, {q.fixed(best.mean_length, 2)} tokens a step",
     ]
     batch = loss_from_batch(run)
-    if batch is not None and (best.speed_ratio or 0) > 1:
+    if batch is not None and shown > 1:
         parts.append(f"it is a loss from batch {batch} on, of those measured")
     if alone is not None and beside is not None and beside != alone:
         parts.append(f"beside it {q.count(beside)} requests are predicted to fit instead of {q.count(alone)}")

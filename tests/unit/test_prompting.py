@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from quantgate.errors import ConfigError
+from quantgate.prompting import prompts
 from quantgate.records import ChatMessage, Drafter, GoldenItem, GoldenSet, HarnessSource, SpeculationConfig
-from quantgate.speculating import prompts
 
 ASKED = SpeculationConfig(drafters=(Drafter(kind="prompt_lookup"),), golden_set="words", max_prompts=3)
 
