@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy import special  # type: ignore[import-untyped, unused-ignore]
 
 Array = NDArray[np.float64]
 
@@ -86,7 +86,7 @@ def first_alarm(values: Array, noise: Noise) -> tuple[NDArray[np.int64], NDArray
     sums = np.cumsum(values, axis=-1)
     for night in range(FEWEST, values.shape[-1]):
         z, split = _largest(sums[..., : night + 1], noise.variance[..., night])
-        limit = student.isf(TAIL / 2, noise.freedom[..., night])
+        limit = -special.stdtrit(noise.freedom[..., night], TAIL / 2)
         new = (told < 0) & (np.abs(z) > limit)
         told, start, size = (np.where(new, now, old) for now, old in ((night, told), (split, start), (z, size)))
     return told, start, size
