@@ -61,6 +61,7 @@ def series(chain: Chain, reports: Path) -> dict[tuple[str, str], dict[str, Any]]
     return {(one["variant"], one["what"]): one for one in read["series"]}
 
 
+@pytest.mark.slow
 def test_clean_nights_are_silent(passed: Chain, tmp_path: Path) -> None:
     """Items that come out by chance and constant figures: exit 0, no change is told, and every figure has its row."""
     done = trend(passed, nights(passed, tmp_path / "reports", lost=lambda night: 0))
@@ -87,6 +88,7 @@ def test_a_step_is_told_with_its_night_and_its_suspect(passed: Chain, tmp_path: 
     assert "stand worse than before" in said and "worse since night" in said
 
 
+@pytest.mark.slow
 def test_a_slow_decline_is_told(passed: Chain, tmp_path: Path) -> None:
     """One item more every second night, which no night shows alone: told before it has cost two points."""
     reports = nights(passed, tmp_path / "reports", lost=lambda night: max(0, (night - 9) // 2), flaky=1)
@@ -95,6 +97,7 @@ def test_a_slow_decline_is_told(passed: Chain, tmp_path: Path) -> None:
     assert changes[0]["told"] <= "night-20"
 
 
+@pytest.mark.slow
 def test_a_fall_of_speed_is_told(passed: Chain, tmp_path: Path) -> None:
     """A tenth fewer tokens a second is worse; the loss beside it is not touched."""
     found = series(passed, nights(passed, tmp_path / "reports", lost=lambda night: 0, slower=0.9))
