@@ -101,9 +101,8 @@ def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...
         for one in config.variants
         for stage in ("load", *(["capacity"] * _is_filled(one)), *(canaries * _is_filled(one)), *scored)
     ]
-    levers = ["batching"] * len(config.levers.batching.variants if config.levers.batching else ())
     timed = _timed(config)
-    return ("quantize",) * len(config.variants) + (*each, *["roof"] * bool(timed), *["time"] * len(timed), *levers)
+    return ("quantize",) * len(config.variants) + (*each, *["roof"] * bool(timed), *["time"] * len(timed))
 
 
 def _is_filled(variant: Variant) -> bool:
@@ -159,13 +158,14 @@ def _failures(work: Run, variant: Variant, stage: str) -> Iterator[None]:
         work.display.note(f"{variant.name}: {stage} did not finish: {error}")
 
 
-class _Lazy:
-    """A worker that is started, and a session that is opened, when first needed: a stage that was kept needs neither."""
+class Process:
+    """A worker that is started when first needed and asked in records. It ends with its stack, at once where a person interrupts."""
 
-    def __init__(self, work: Run, variant: Variant, stack: ExitStack) -> None:
+    def __init__(self, work: Run, variant: Variant, stack: ExitStack, log: str | None = None) -> None:
+        """``log``: name of its log, where it is not the variant's."""
         self._work, self._variant, self._stack = work, variant, stack
+        self._log = work.folder / "logs" / f"{log or variant.name}.log"
         self._worker: Worker | None = None
-        self._opened: Opened | None = None
 
     def ask(self, action: str, kind: type[T], **values: Any) -> T:
         """Send one request and decode its reply."""
@@ -173,17 +173,10 @@ class _Lazy:
         reply = self._started().ask(request, self._work.display.progress)
         return rundir.decode(kind, json.dumps(reply))
 
-    def open(self) -> Opened:
-        """The loaded variant, opened once."""
-        if self._opened is None:
-            config, artifact = self._work.config, self._work.evidence[self._variant.name].artifact
-            values = {"artifact": artifact, "engine": config.engine, "device": config.device, **_cache(self._work, self._variant)}
-            self._opened = self.ask("open", Opened, scoring_only=not _is_filled(self._variant), **values)
-        return self._opened
-
     def _started(self) -> Worker:
         if self._worker is None:
-            self._worker = self._work.executor.open(self._variant, self._work.folder / "logs" / f"{self._variant.name}.log")
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            self._worker = self._work.executor.open(self._variant, self._log)
             self._stack.callback(self._worker.close)
             self._stack.push(self._kill_on_interrupt)
         return self._worker
@@ -192,6 +185,24 @@ class _Lazy:
         if kind is not None and self._worker is not None:
             self._worker.kill()
         return False
+
+
+class _Lazy(Process):
+    """A variant's process, in which a session is opened when first needed: a stage that was kept needs neither."""
+
+    def __init__(self, work: Run, variant: Variant, stack: ExitStack, *, generates: bool | None = None) -> None:
+        """``generates``: whether it is to be filled or timed; None where that follows from what is measured of the variant."""
+        super().__init__(work, variant, stack)
+        self._scoring_only = not (_is_filled(variant) if generates is None else generates)
+        self._opened: Opened | None = None
+
+    def open(self) -> Opened:
+        """The loaded variant, opened once."""
+        if self._opened is None:
+            config, artifact = self._work.config, self._work.evidence[self._variant.name].artifact
+            values = {"artifact": artifact, "engine": config.engine, "device": config.device, **_cache(self._work, self._variant)}
+            self._opened = self.ask("open", Opened, scoring_only=self._scoring_only, **values)
+        return self._opened
 
 
 def _kept(
@@ -218,7 +229,7 @@ def _kept(
     return made
 
 
-def _key(work: Run, **parts: Any) -> str:
+def key_of(work: Run, **parts: Any) -> str:
     """Digest of what a result depends on: code and libraries, and the parts given. The code counts under ``provenance: fixed`` too."""
     known = work.fingerprint
     return rundir.digest({"source": provenance.source_digest(), "libraries": known.libraries, "python": known.python, **parts})
@@ -275,12 +286,11 @@ def build(work: Run, variant: Variant, base: Artifact | None, model: ModelSource
 
 def _built_key(work: Run, variant: Variant, base: Artifact | None, model_sha256: str | None) -> str:
     sha256, device = None if base is None else base.sha256, work.config.device.kind
-    return _key(work, model=model_sha256, variant=_as_built(variant), base=sha256, device=device)
+    return key_of(work, model=model_sha256, variant=_as_built(variant), base=sha256, device=device)
 
 
 def _built(work: Run, variant: Variant, base: Artifact | None, model: ModelSource, key: str) -> Artifact:
     with ExitStack() as stack:
-        (work.folder / "logs").mkdir(parents=True, exist_ok=True)
         return _Lazy(work, variant, stack).ask(
             "quantize",
             Artifact,
@@ -296,7 +306,6 @@ def _built(work: Run, variant: Variant, base: Artifact | None, model: ModelSourc
 
 def _measure(work: Run, variant: Variant) -> None:
     """Load, fill and score one variant in one process; the fill first, while nothing but the weights has been in memory."""
-    (work.folder / "logs").mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         lazy = _Lazy(work, variant, stack)
         with _failures(work, variant, "load"):
@@ -324,7 +333,7 @@ def _measure(work: Run, variant: Variant) -> None:
 
 def _load(work: Run, variant: Variant, lazy: _Lazy) -> None:
     artifact = work.evidence[variant.name].artifact
-    key = _key(work, artifact=artifact, engine=work.config.engine, **_machine(work), **_way(work, variant))
+    key = key_of(work, artifact=artifact, engine=work.config.engine, **_machine(work), **_way(work, variant))
     opened = _kept(work, variant, "load", Opened, key, lazy.open)
     work.evidence[variant.name] = replace(work.evidence[variant.name], loaded=opened.loaded, device=opened.device)
 
@@ -337,7 +346,7 @@ def _ask_canary(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> Non
     plan, base = work.config.batch_plan, work.canaries.get(one.name)
     artifact = work.evidence[variant.name].artifact
     parts = {"artifact": artifact, "engine": work.config.engine, "golden": one.sha256, "plan": plan, "prompts": prompts, "base": base}
-    key = _key(work, **parts, **_machine(work), **_way(work, variant))
+    key = key_of(work, **parts, **_machine(work), **_way(work, variant))
     values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan}
     if variant.role == "reference":
 
@@ -365,7 +374,7 @@ def _score(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy, token_budge
     plan = plan if token_budget is None else replace(plan, token_budget=token_budget)
     artifact = work.evidence[variant.name].artifact
     parts = {"artifact": artifact, "golden": one.sha256, "plan": plan}
-    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(work, variant), **_early(work, variant, one))
+    key = key_of(work, engine=work.config.engine, **parts, **_machine(work), **_way(work, variant), **_early(work, variant, one))
 
     def make() -> ScoreSheet:
         lazy.open()
@@ -430,7 +439,7 @@ def _read(work: Run, variant: Variant, texts: Texts, lazy: _Lazy) -> None:
     if config is None:
         return
     one, base, reference = work.evidence[variant.name], work.distributions.get(""), work.evidence[work.config.reference.name]
-    key = _key(
+    key = key_of(
         work,
         artifact=one.artifact,
         engine=work.config.engine,
@@ -457,7 +466,7 @@ def _read(work: Run, variant: Variant, texts: Texts, lazy: _Lazy) -> None:
     def compare() -> TextReading:
         lazy.open()
         asked = {"reference": base, "reference_artifact": reference.artifact, "engine": work.config.engine, "device": work.config.device}
-        return lazy.ask("compare", TextReading, **asked, **values)
+        return lazy.ask("compare", TextReading, **asked, **values, **_cache(work, reference.variant))
 
     if base is None:
         raise MeasureError(f"the reference did not read the texts {texts.name}")
@@ -522,7 +531,7 @@ def _diverge(work: Run, variant: Variant, one: GoldenSet, lazy: _Lazy) -> None:
     artifact = work.evidence[variant.name].artifact
     base = work.distributions.get(one.name)
     parts = {"artifact": artifact, "golden": one.sha256, "plan": plan, "base": base}
-    key = _key(work, engine=work.config.engine, **parts, **_machine(work), **_way(work, variant))
+    key = key_of(work, engine=work.config.engine, **parts, **_machine(work), **_way(work, variant))
     values = {"golden_set": one.path, "golden_sha256": one.sha256, "plan": plan}
     if variant.role == "reference":
 
@@ -558,7 +567,7 @@ def _fill(work: Run, variant: Variant, lazy: _Lazy) -> None:
     config, artifact = work.config, work.evidence[variant.name].artifact
     budget = _budget(work, variant)
     parts = {"artifact": artifact, "engine": config.engine, "workload": config.workload, "budget": budget, "seed": SEED}
-    key = _key(work, **parts, **_machine(work), **_way(work, variant))
+    key = key_of(work, **parts, **_machine(work), **_way(work, variant))
 
     def make() -> Capacity:
         lazy.open()
@@ -581,15 +590,9 @@ def _budget(work: Run, variant: Variant) -> int:
 # ---------------------------------------------------------------------------------------------- for levers
 
 
-def key_of(work: Run, **parts: Any) -> str:
-    """Digest of what a lever's result depends on."""
-    return _key(work, **parts)
-
-
 def opened(work: Run, variant: Variant, stack: ExitStack) -> _Lazy:
     """A variant in a process of its own, loaded; the process ends with the stack."""
-    (work.folder / "logs").mkdir(parents=True, exist_ok=True)
-    lazy = _Lazy(work, variant, stack)
+    lazy = _Lazy(work, variant, stack, generates=True)
     lazy.open()
     return lazy
 
@@ -635,7 +638,7 @@ def _time(work: Run, reference: Variant, variant: Variant, budget_s: float | Non
     job = _job(work, base, one, budget_s)
     name, workloads = f"variants/{variant.name}/speed", tuple(job.workloads.values())
     parts = {"artifact": one.artifact, "base": base.artifact, "targets": job.targets, "workloads": workloads, "looks": sizes}
-    key = _key(work, run=work.info.run_id, **parts, **_way(work, variant))
+    key = key_of(work, run=work.info.run_id, **parts, **_way(work, variant))
 
     def keep(run: SpeedRun) -> None:
         work.shelf.keep(name, kind="speed", key=key, record=run, share=False)
@@ -703,7 +706,7 @@ def _roof_job(work: Run) -> roof.Job:
 
 
 def _roof_key(work: Run) -> str:
-    return _key(work, run=work.info.run_id, job=_roof_job(work), **_machine(work))
+    return key_of(work, run=work.info.run_id, job=_roof_job(work), **_machine(work))
 
 
 def _measured_roofs(work: Run) -> Roofs:
@@ -751,7 +754,7 @@ class _Pair:
 
     def __init__(self, work: Run, stack: ExitStack, variants: dict[Who, Variant]) -> None:
         self._work, self._stack, self._variants = work, stack, variants
-        self._workers = {who: _Lazy(work, one, stack) for who, one in variants.items()}
+        self._workers = {who: _Lazy(work, one, stack, generates=True) for who, one in variants.items()}
         self._warm: set[tuple[Who, str, int]] = set()
         self._deaths = 0
         self.devices: dict[Who, DeviceInfo] = {}
@@ -770,7 +773,7 @@ class _Pair:
             self._deaths += 1
             if self._deaths > MOST_DEATHS:
                 raise
-            self._workers[who] = _Lazy(self._work, self._variants[who], self._stack)
+            self._workers[who] = _Lazy(self._work, self._variants[who], self._stack, generates=True)
             self._warm = {one for one in self._warm if one[0] != who}
             return Timed(generations=(), outcome="died", seconds=0.0, why_not=str(error))
         self._warm.add(place)

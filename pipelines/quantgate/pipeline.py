@@ -29,6 +29,7 @@ from quantgate import (
     provenance,
     rundir,
     runs,
+    serving,
     speculating,
     stores,
     texts,
@@ -57,7 +58,6 @@ from quantgate.records import (
     Trend,
     VariantEvidence,
 )
-from quantgate.serving import measure_batching
 from quantgate.stages import baseline, choosing, gate, promote, report, trend
 from quantgate.stages.plan import names_fault
 from quantgate.stages.report import Context
@@ -104,12 +104,12 @@ def run(config: RunConfig, options: Options, display: Display) -> Report:
             texts=read,
         )
         started_s = display.now_s()
-        display.start(folder, (*planned(config, goldens), *speculating.planned(config)))
+        display.start(folder, (*planned(config, goldens), *serving.planned(config), *speculating.planned(config)))
         _foresee(work, pinned)
         try:
             with _watched(work):
                 measure_all(work)
-                beside = _Beside(baseline=pinned, batching=measure_batching(work), speculation=speculating.speculate(work))
+                beside = _Beside(baseline=pinned, batching=serving.measure_batching(work), speculation=speculating.speculate(work))
             finished = _finish(work, options, started_s, beside)
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
@@ -235,7 +235,6 @@ class _Beside:
 
 
 def _finish(work: Run, options: Options, started_s: float, beside: _Beside) -> Report:
-    beside = rundir.rounded(beside) if work.config.provenance == "fixed" else beside
     evidence = Evidence(
         variants=tuple(_placed(work, work.evidence[one.name]) for one in work.config.variants if one.name in work.evidence),
         golden_sets=tuple(golden.reference_of(one) for one in work.goldens),
@@ -243,10 +242,12 @@ def _finish(work: Run, options: Options, started_s: float, beside: _Beside) -> R
         baseline=beside.baseline,
         batching=beside.batching,
         speculation=beside.speculation,
-        roofs=work.roofs if work.config.provenance != "fixed" else rundir.rounded(work.roofs),
+        roofs=work.roofs,
         price=work.config.price,
         budget=work.config.budget,
     )
+    if work.config.provenance == "fixed":
+        evidence = rundir.rounded(evidence)
     rundir.put(work.folder / "evidence.json", kind="evidence", key=work.info.run_id, record=evidence)
     seconds = 0.0 if work.config.provenance == "fixed" else work.display.now_s() - started_s
     context = _context(work.info, work.goldens, work.config.policy, work.folder, seconds)
@@ -279,11 +280,10 @@ def _look_back(work: Run, evidence: Evidence) -> Trend | None:
 
 
 def _placed(work: Run, one: VariantEvidence) -> VariantEvidence:
-    """Evidence as it was found; under ``provenance: fixed`` with places and last digits that are the same on every machine."""
-    if work.config.provenance != "fixed":
+    """Evidence as it was found; under ``provenance: fixed`` with places that are the same on every machine."""
+    if work.config.provenance != "fixed" or one.artifact is None:
         return one
-    artifact = None if one.artifact is None else replace(one.artifact, path=f"artifacts/{one.variant.name}")
-    return rundir.rounded(replace(one, artifact=artifact))
+    return replace(one, artifact=replace(one.artifact, path=f"artifacts/{one.variant.name}"))
 
 
 def judge(evidence: Evidence, context: Context) -> Report:

@@ -2682,6 +2682,8 @@ class ServingSettings:
     suppressed_ids: tuple[int, ...] = ()
     """Ids that are never chosen: the ends of sequence, so that lengths are those asked for."""
     threads: int | None = None
+    dtype: str | None = None
+    """As of ``EngineSettings``, so that every way of serving computes in the same type."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

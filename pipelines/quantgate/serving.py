@@ -7,17 +7,15 @@ never one that is left out. Like speed, nothing of it is taken from an earlier r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
 
-from quantgate import provenance, rundir
+from quantgate import rundir
+from quantgate.config import RunConfig
 from quantgate.errors import MeasureError, UsageError
-from quantgate.measuring import Run
-from quantgate.ports import Worker
+from quantgate.measuring import Process, Run, key_of, opened
 from quantgate.records import (
     Arrivals,
     Artifact,
@@ -25,7 +23,6 @@ from quantgate.records import (
     BatchingEngine,
     BatchingMode,
     BatchingRun,
-    Opened,
     PreparedBatching,
     Serving,
     Variant,
@@ -33,8 +30,9 @@ from quantgate.records import (
 from quantgate.stages.batching import Job
 from quantgate.workloads import arrival_s
 
-T = TypeVar("T")
+STAGE = "batching"
 LEFT_BEHIND = "not run: an earlier run of this engine was ended, and what was left of it would run on beside this one"
+KEEPS_ITS_OWN_CACHE = "the variant keeps its cache in fewer bits, and this engine keeps one of its own"
 NO_FORWARD = "not run: its weights are rounded and kept in float, and such a variant is never timed"
 
 
@@ -47,6 +45,12 @@ class _Way:
     own: bool = False
 
 
+def planned(config: RunConfig) -> tuple[str, ...]:
+    """The stages in the order in which a display will be told of them."""
+    asked = config.levers.batching
+    return () if asked is None else (STAGE,) * len(asked.variants)
+
+
 def measure_batching(work: Run) -> tuple[BatchingRun, ...]:
     """Every run of the lever, in the order of the config's variants; nothing without the section. Raises nothing of a variant's."""
     config = work.config.levers.batching
@@ -55,7 +59,7 @@ def measure_batching(work: Run) -> tuple[BatchingRun, ...]:
     found: list[BatchingRun] = []
     for name in config.variants:
         variant = next(one for one in work.config.variants if one.name == name)
-        work.display.step(name, "batching")
+        work.display.step(name, STAGE)
         found += _kept(work, variant, config)
         work.display.step_done(reused=False)
     return tuple(found)
@@ -69,8 +73,8 @@ def _kept(work: Run, variant: Variant, config: BatchingConfig) -> tuple[Batching
     if one.artifact.simulated:
         return tuple(_none(work, variant, config, NO_FORWARD))
     name = f"levers/batching/{variant.name}"
-    parts = {"run": work.info.run_id, "artifact": one.artifact, "batching": config, "source": provenance.source_digest()}
-    key = rundir.digest({name: rundir.plain(value) for name, value in parts.items()})
+    parts = {"artifact": one.artifact, "cache": variant.kv_cache, "batching": config, "device": work.config.device}
+    key = key_of(work, run=work.info.run_id, **parts)
     kept = rundir.get(work.folder / f"{name}.json", kind="batching", key=key, record=tuple[BatchingRun, ...])
     if kept is not None:
         return kept
@@ -114,35 +118,14 @@ def _say(work: Run, variant: Variant, why_not: str) -> None:
     work.display.note(f"{variant.name}: batching did not run: {why_not}")
 
 
-class _Process:
-    """A worker that is asked in records. Ends with its stack, at once where a person interrupts."""
-
-    def __init__(self, work: Run, variant: Variant, log: Path, stack: ExitStack) -> None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self._progress = work.display.progress
-        self._worker: Worker = work.executor.open(variant, log)
-        stack.callback(self._worker.close)
-        stack.push(self._kill_on_interrupt)
-
-    def ask(self, action: str, kind: type[T], **values: Any) -> T:
-        reply = self._worker.ask({"action": action, **rundir.plain(values)}, self._progress)
-        return rundir.decode(kind, json.dumps(reply))
-
-    def _kill_on_interrupt(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
-        if kind is not None:
-            self._worker.kill()
-        return False
-
-
 class _Serving:
     """One variant under the lever: its own process, one for each engine, and what kept an engine from running."""
 
     def __init__(self, work: Run, variant: Variant, artifact: Artifact, config: BatchingConfig, stack: ExitStack) -> None:
         self._work, self._variant, self._artifact, self._config, self._stack = work, variant, artifact, config, stack
-        self._own = _Process(work, variant, work.folder / "logs" / f"{variant.name}.log", stack)
-        self._own.ask("open", Opened, artifact=artifact, engine=work.config.engine, device=work.config.device)
-        self._prepared = self._own.ask("batching_prepare", PreparedBatching, config=config, threads=work.config.device.threads)
-        self._engines: dict[str, _Process] = {}
+        self._own = opened(work, variant, stack)
+        self._prepared = self._own.ask("batching_prepare", PreparedBatching, config=config, device=work.config.device)
+        self._engines: dict[str, Process] = {}
         self._lost: dict[str, str] = {}
 
     def runs(self) -> tuple[BatchingRun, ...]:
@@ -165,11 +148,12 @@ class _Serving:
         variant = replace(self._variant, interpreter=engine.interpreter or self._variant.interpreter)
         if variant.interpreter is not None and not Path(variant.interpreter).is_file():
             return self._lose(engine.name, f"there is no interpreter {variant.interpreter}; install {engine.name} there, or name another")
+        if variant.kv_cache is not None:
+            return self._lose(engine.name, KEEPS_ITS_OWN_CACHE)
         device = self._work.config.device
         values = {"artifact": self._artifact, "engine": engine.name, "device": device, "settings": self._prepared.settings}
         try:
-            log = self._work.folder / "logs" / f"{variant.name}-{engine.name}.log"
-            process = _Process(self._work, variant, log, self._stack)
+            process = Process(self._work, variant, self._stack, f"{variant.name}-{engine.name}")
             process.ask("batching_open", Serving, **values)
         except (MeasureError, UsageError) as error:
             return self._lose(engine.name, str(error))

@@ -164,15 +164,21 @@ def _open(desk: Desk, request: dict[str, Any]) -> Opened:
     desk.device = plugins.load("device", config.kind)(config)
     desk.device.release()
     desk.base_bytes = desk.device.live_bytes()
-    settings = EngineSettings(
-        threads=config.threads,
-        dtype=config.dtype,
+    settings = _settings(request)
+    desk.session = desk.stack.enter_context(engine.open(_record(request, "artifact", Artifact), settings, desk.device))
+    return Opened(loaded=desk.session.loaded, device=desk.device.info)
+
+
+def _settings(request: dict[str, Any]) -> EngineSettings:
+    """How a session is opened, the same for the variant and for whatever is opened beside it."""
+    asked: DeviceConfig = _record(request, "device", DeviceConfig)
+    return EngineSettings(
+        threads=asked.threads,
+        dtype=asked.dtype,
         scoring_only=bool(request.get("scoring_only", False)),
         kv_cache=None if request.get("kv_cache") is None else _record(request, "kv_cache", KVCache),
         cached_scoring=bool(request.get("cached_scoring", False)),
     )
-    desk.session = desk.stack.enter_context(engine.open(_record(request, "artifact", Artifact), settings, desk.device))
-    return Opened(loaded=desk.session.loaded, device=desk.device.info)
 
 
 def _golden(request: dict[str, Any]) -> GoldenSet:
@@ -297,9 +303,7 @@ def _compare(desk: Desk, request: dict[str, Any]) -> TextReading:
             compared = read.beside_stored(session, passages, found, stored, desk.progress)
     else:
         artifact: Artifact = _record(request, "reference_artifact", Artifact)
-        asked: DeviceConfig = _record(request, "device", DeviceConfig)
-        settings = EngineSettings(threads=asked.threads, dtype=asked.dtype)
-        with plugins.load("engine", request["engine"])().open(artifact, settings, device) as reference:
+        with plugins.load("engine", request["engine"])().open(artifact, _settings(request), device) as reference:
             compared = read.beside(session, reference, passages, found, desk.progress)
     return read.reading(passages, (found, config), compared.variant.tolist(), compared, "stored" if base.path else "recomputed")
 
@@ -331,8 +335,9 @@ def _time(desk: Desk, request: dict[str, Any]) -> Timed:
 def _batching_prepare(desk: Desk, request: dict[str, Any]) -> PreparedBatching:
     session, _ = desk.opened()
     config: BatchingConfig = _record(request, "config", BatchingConfig)
+    device: DeviceConfig = _record(request, "device", DeviceConfig)
     requests = batching.requests_of(session, config)
-    return PreparedBatching(requests=requests, settings=batching.settings_of(session, requests, config.rows, request["threads"]))
+    return PreparedBatching(requests=requests, settings=batching.settings_of(session, requests, config.rows, device))
 
 
 def _batching_static(desk: Desk, request: dict[str, Any]) -> BatchingRun:
@@ -380,9 +385,8 @@ def _speculate(desk: Desk, request: dict[str, Any]) -> SpeculationRun:
     if drafter.kind == "prompt_lookup":
         passes = speculate.measure(session, device, job, draft.PromptLookup(), desk.progress)
         return replace(run, draft_weight_bytes=0, draft_kv_bytes_per_row=0, passes=passes)
-    settings = EngineSettings(threads=_record(request, "device", DeviceConfig).threads)
     artifact: Artifact = _record(request, "draft", Artifact)
-    with plugins.load("engine", request["engine"])().open(artifact, settings, device) as second:
+    with plugins.load("engine", request["engine"])().open(artifact, _settings(request), device) as second:
         if (why := draft.why_other_vocabulary(session.tokenizer, second.tokenizer)) is not None:
             raise EngineError(f"{drafter.name} has another vocabulary, and only the target's own tokens can be drafted: {why}")
         model = draft.DraftModel(second, vocabulary=session.shape.vocabulary, eos_ids=session.tokenizer.eos_ids)

@@ -211,3 +211,12 @@ def test_every_bad_input_is_one_line_and_exit_2(chain: Chain, changes: dict[str,
     (line,) = done.err.strip().splitlines()
     assert re.search(said, line), line
     assert not chain.runs
+
+
+def test_a_cache_in_fewer_bits_is_served_by_its_own_engine_alone(chain: Chain) -> None:
+    """The variant's own process keeps its cache as asked; another way of serving would keep one of its own and is not run."""
+    kv4 = {"name": "kv4", "quantizer": "fake", "kv_cache": {"bits": 4}, "options": {"weight_bytes": 400_000_000}}
+    chain.run(variants=[REFERENCE, kv4, CONTROL], levers=levers(variants=["kv4"]))
+    alone, static, continuous = rows(chain)
+    assert (alone["why_not"], static["why_not"]) == (None, None) and static["useful_tokens"]
+    assert continuous["why_not"] == f"not run: {serving.KEEPS_ITS_OWN_CACHE}"

@@ -9,7 +9,7 @@ import pytest
 
 import tiny
 from quantgate import rundir, worker
-from quantgate.records import DeviceConfig
+from quantgate.records import DeviceConfig, KVCache
 
 
 @pytest.mark.parametrize(("dtype", "bytes_"), [(None, 4), ("bfloat16", 2)])
@@ -21,3 +21,12 @@ def test_the_type_of_the_device_section_is_the_model_s(tmp_path: Path, dtype: st
         loaded = worker._open(desk, {**rundir.plain(values), "engine": "transformers"}).loaded
     assert (loaded.dtype, loaded.kv_bytes_per_element) == (dtype or "float32", bytes_)
     assert 1 <= loaded.weight_bytes / (loaded.logical_parameters * bytes_) < 1.01
+
+
+def test_what_is_opened_beside_a_variant_is_opened_as_it_is() -> None:
+    """Threads and type of the device section, the cache and the layout of scores reach every session of a process."""
+    device, cache = DeviceConfig(threads=3, dtype="bfloat16"), KVCache(bits=4)
+    found = worker._settings(rundir.plain({"device": device, "kv_cache": cache, "cached_scoring": True}))
+    assert (found.threads, found.dtype, found.cached_scoring, found.scoring_only) == (3, "bfloat16", True, False)
+    assert found.kv_cache is not None and found.kv_cache.bits == 4
+    assert worker._settings({"device": rundir.plain(DeviceConfig())}).kv_cache is None

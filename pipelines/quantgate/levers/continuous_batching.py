@@ -37,7 +37,7 @@ class TransformersBatcher:
         if settings.threads is not None and device.info.kind != "cuda":
             torch.set_num_threads(settings.threads)
         logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)  # it warns of what is set here on purpose
-        model = load_model(artifact, EngineSettings(threads=settings.threads), device)
+        model = load_model(artifact, EngineSettings(threads=settings.threads, dtype=settings.dtype), device)
         with torch.inference_mode():
             manager = model.init_continuous_batching(_generation(settings), _batching(settings, on_cuda=device.info.kind == "cuda"))
             manager.start()

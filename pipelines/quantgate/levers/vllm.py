@@ -54,7 +54,7 @@ class VllmBatcher:
 def _arguments(artifact: Artifact, settings: ServingSettings, *, on_cpu: bool) -> EngineArgs:
     return EngineArgs(
         model=artifact.path,
-        dtype="float32" if on_cpu else "auto",
+        dtype=settings.dtype or ("float32" if on_cpu else "auto"),  # type: ignore[arg-type, unused-ignore]
         max_num_seqs=settings.rows,
         max_model_len=settings.context_tokens,
         max_num_batched_tokens=max(FEWEST_BATCH_TOKENS, settings.context_tokens, settings.rows * settings.prompt_tokens),

@@ -19,6 +19,7 @@ from quantgate.records import (
     BatchingConfig,
     BatchingMode,
     BatchingRun,
+    DeviceConfig,
     FirstDifference,
     GoldenItem,
     Request,
@@ -126,14 +127,15 @@ def _request(session: Session, index: int, asked: AskedRequest, drawing: tuple[l
     return Request(request_id=name, tokens=tokens, max_new_tokens=asked.output_tokens, min_new_tokens=asked.output_tokens)
 
 
-def settings_of(session: Session, requests: Sequence[Request], rows: int, threads: int | None) -> ServingSettings:
+def settings_of(session: Session, requests: Sequence[Request], rows: int, device: DeviceConfig) -> ServingSettings:
     """How an engine is opened that is to serve these requests."""
     return ServingSettings(
         rows=rows,
         context_tokens=max(len(one.tokens) + one.max_new_tokens for one in requests),
         prompt_tokens=max(len(one.tokens) for one in requests),
         suppressed_ids=session.tokenizer.eos_ids,
-        threads=threads,
+        threads=device.threads,
+        dtype=device.dtype,
     )
 
 

@@ -38,7 +38,7 @@ def test_requests_are_served_whole_and_as_they_are_alone(artifact: Artifact) -> 
     with TransformersEngine().open(artifact, EngineSettings(threads=1), cpu) as session:
         alone = batching.in_batches(session, cpu, job(LENGTHS, mode="alone", **{**asked, "rows": 1}), quiet)
         static = batching.in_batches(session, cpu, job(LENGTHS, **asked), quiet)
-        settings = batching.settings_of(session, _requests(), ROWS, 1)
+        settings = batching.settings_of(session, _requests(), ROWS, DeviceConfig(threads=1))
         assert settings.suppressed_ids == (tiny.EOS_ID,)
         with TransformersBatcher().open(artifact, settings, cpu) as stream:
             run = batching.served(stream, cpu, job(LENGTHS, mode="continuous", **asked), quiet)

@@ -174,7 +174,7 @@ def test_prompts_are_texts_or_ids_drawn_from_the_seed() -> None:
     assert (first[0].tokens[0], len(first[0].tokens), first[0].max_new_tokens, first[0].min_new_tokens) == (1, 4, 5, 5)
     assert len(first[1].tokens) == 50
     assert not {1, 2} & set(first[1].tokens)
-    settings = batching.settings_of(Scripted(), first, rows=2, threads=1)
+    settings = batching.settings_of(Scripted(), first, rows=2, device=DeviceConfig(threads=1))
     assert (settings.context_tokens, settings.prompt_tokens, settings.suppressed_ids) == (52, 50, (EOS,))
 
 
