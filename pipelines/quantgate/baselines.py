@@ -82,11 +82,11 @@ def accept(asked: Asked) -> tuple[Path, Baseline, Baseline | None]:
     """
     if not asked.reason.strip() or not asked.by.strip():
         raise UsageError("a baseline needs a reason and a name: --reason TEXT and --by NAME must not be empty")
-    info, evidence, policy = runs.load_info(asked.run), runs.load_evidence(asked.run), runs.load_policy(asked.run)
-    _refuse(info, evidence, policy)
-    into = asked.into or _own_file(info, evidence)
+    info, sealed, policy = runs.load_info(asked.run), runs.sealed_evidence(asked.run), runs.load_policy(asked.run)
+    _refuse(info, sealed[0], policy)
+    into = asked.into or _own_file(info, sealed[0])
     before = _before(into, info)
-    made = _pinned(asked, info, evidence, policy)
+    made = _pinned(asked, info, sealed, policy)
     if before is not None:
         made = replace(made, earlier=(*before.earlier, _past(before)))
     rundir.put(into, kind=KIND, key=info.run_id, record=rundir.rounded(made), indent=1)
@@ -141,7 +141,8 @@ def _before(into: Path, info: RunInfo) -> Baseline | None:
     return found
 
 
-def _pinned(asked: Asked, info: RunInfo, evidence: Evidence, policy: Policy) -> Baseline:
+def _pinned(asked: Asked, info: RunInfo, sealed: tuple[Evidence, str], policy: Policy) -> Baseline:
+    evidence, evidence_sha256 = sealed
     reference = next(one for one in evidence.variants if one.variant.role == "reference")
     try:
         sets = tuple(packed(golden, sheet) for golden in evidence.golden_sets if (sheet := sheet_of(reference, golden)))
@@ -162,7 +163,7 @@ def _pinned(asked: Asked, info: RunInfo, evidence: Evidence, policy: Policy) -> 
         dtype=None if reference.loaded is None else reference.loaded.dtype,
         policy=policy.name,
         policy_sha256=info.policy_sha256,
-        evidence_sha256=rundir.digest(evidence),
+        evidence_sha256=evidence_sha256,
         environment=evidence.fingerprint,
         golden_sets=sets,
     )

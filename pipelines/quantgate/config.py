@@ -198,9 +198,16 @@ class _Model(_Section):
     gguf_file: str | None = None
 
 
-class _Device(_Section):
-    """``device: cuda`` is short for ``device: {kind: cuda}``."""
+class _KindAlone(_Section):
+    """A section whose kind may stand alone in its place: ``device: cuda`` is short for ``device: {kind: cuda}``."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, found: Any) -> Any:
+        return {"kind": found} if isinstance(found, str) else found
+
+
+class _Device(_KindAlone):
     kind: str = "cpu"
     threads: Count | None = None
     memory_budget: str | int | float | None = None
@@ -209,11 +216,6 @@ class _Device(_Section):
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     price_per_hour: Positive | None = None
     currency: Annotated[str, Field(pattern=CURRENCY)] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_alone(cls, found: Any) -> Any:
-        return {"kind": found} if isinstance(found, str) else found
 
 
 class _Calibration(_Section):
@@ -322,16 +324,11 @@ class _BatchingEngine(_Section):
         return {"name": found} if isinstance(found, str) else found
 
 
-class _Arrivals(_Section):
+class _Arrivals(_KindAlone):
     """``at_once``, ``given`` (each request has its time), or ``poisson: 2.0``, so many a second."""
 
     kind: Literal["at_once", "given"] = "at_once"
     poisson: Annotated[float, Field(gt=0)] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_alone(cls, found: Any) -> Any:
-        return {"kind": found} if isinstance(found, str) else found
 
 
 class _Batching(_Section):

@@ -394,9 +394,10 @@ def _commands(run_id: str) -> tuple[str, ...]:
 
 def rejudge(folder: Path, policy: Policy, warn: Callable[[str], None]) -> tuple[Report, Path]:
     """Judge a stored run under another policy and store the new report beside the old one. Needs no model."""
+    sealed = runs.sealed_evidence(folder)
     if policy.order or policy.waivers:
-        _refuse_unknown_names(policy, runs.load_evidence(folder))
-    judged = _judged_again(folder, runs.load_info(folder), policy)
+        _refuse_unknown_names(policy, sealed[0])
+    judged = _judged_again(folder, runs.load_info(folder), (policy, rundir.digest(policy)), sealed)
     into = folder / "judgements" / f"{policy.name}-{judged.policy_sha256[:8]}"
     publish(judged, into, pages(folder), warn)
     return judged, into
@@ -417,19 +418,25 @@ def _refuse_unknown_names(policy: Policy, evidence: Evidence) -> None:
         raise ConfigError(f"policy {policy.name}, {'.'.join(map(str, fault.where))}: {fault.what}")
 
 
-def _judged_again(folder: Path, info: RunInfo, policy: Policy) -> Report:
-    evidence = runs.load_evidence(folder)
+def _judged_again(folder: Path, info: RunInfo, by: tuple[Policy, str], sealed: tuple[Evidence, str]) -> Report:
+    """Policy and evidence each come with the digest that they were written with: a record may have grown since."""
+    (policy, policy_sha256), (evidence, evidence_sha256) = by, sealed
     _refuse_uncorrected(policy, evidence)
     seconds = runs.load_report(folder).seconds if (folder / "report.json").is_file() else 0.0
     goldens = tuple(runs.load_golden(folder, one.name, one.sha256) for one in evidence.golden_sets)
-    own = policy == runs.load_policy(folder)
-    digests = runs.evidence_sha256(folder), info.policy_sha256 if own else rundir.digest(policy)  # as written: records grow
-    return _judged(evidence, _context(info, goldens, policy, folder, seconds), digests, info.created_at)
+    context = _context(info, goldens, policy, folder, seconds)
+    return _judged(evidence, context, (evidence_sha256, policy_sha256), info.created_at)
 
 
 def judge_stored(folder: Path) -> Report:
     """The report of a stored run, judged again by its own policy from its evidence alone. Writes nothing."""
-    return _judged_again(folder, runs.load_info(folder), runs.load_policy(folder))
+    return judged_and_evidence(folder)[0]
+
+
+def judged_and_evidence(folder: Path) -> tuple[Report, Evidence]:
+    """The same, with the evidence that was judged."""
+    info, sealed = runs.load_info(folder), runs.sealed_evidence(folder)
+    return _judged_again(folder, info, (runs.load_policy(folder), info.policy_sha256), sealed), sealed[0]
 
 
 def judge_files(
@@ -497,9 +504,9 @@ def promote_stored(folder: Path, alias: str | None, warn: Callable[[str], None])
     info = runs.load_info(folder)
     asked = info if alias is None else replace(info, alias=alias, challenger=None)
     with rundir.held(folder):
-        judged = _judged_again(folder, info, runs.load_policy(folder))
+        judged, evidence = judged_and_evidence(folder)
         refuse_missing(judged)
-        promotion = _promote(asked, (judged, runs.load_evidence(folder)), folder, warn)
+        promotion = _promote(asked, (judged, evidence), folder, warn)
         final = replace(judged, promotion=promotion)
         publish(final, folder, pages(folder), warn)
         stores.follow(info, folder, _touched(promotion), warn, also=asked.alias)

@@ -140,9 +140,10 @@ def _files(folder: Path) -> tuple[FileDigest, ...]:
 
 def _digests(folder: Path) -> stage.Digests:
     """Of policy, evidence and report as they are written. Raises ``RunFolderError`` where one cannot be read."""
+    evidence = rundir.decode(rundir.Envelope, rundir.read_text(folder / "evidence.json"))
     return stage.Digests(
         policy=rundir.digest(_json(folder / "policy.json")),
-        evidence=runs.evidence_sha256(folder),
+        evidence=evidence.sha256,
         report=rundir.digest({**_json(folder / "report.json"), "promotion": None}),
     )
 

@@ -242,6 +242,12 @@ def get(path: Path, *, kind: str, key: str | None, record: type[T]) -> T | None:
 
     Raises ``RunFolderError`` only where ``key`` is None and the file is there but damaged: then the caller asked for this very file.
     """
+    found = sealed(path, kind=kind, key=key, record=record)
+    return None if found is None else found[0]
+
+
+def sealed(path: Path, *, kind: str, key: str | None, record: type[T]) -> tuple[T, str] | None:
+    """As ``get``, with the digest that the body was written with: a record that has grown since would give another."""
     try:
         envelope = decode(Envelope, path.read_text(encoding="utf-8"))
         if envelope.schema_version != SCHEMA_VERSION or envelope.kind != kind:
@@ -251,7 +257,7 @@ def get(path: Path, *, kind: str, key: str | None, record: type[T]) -> T | None:
             return None
         if digest(envelope.body) != envelope.sha256:
             raise RunFolderError("it was altered: its content does not have the digest it was stored with")
-        return decode(record, json.dumps(envelope.body))
+        return decode(record, json.dumps(envelope.body)), envelope.sha256
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, RunFolderError) as error:

@@ -68,16 +68,16 @@ def load_report(folder: Path) -> Report:
 
 def load_evidence(folder: Path) -> Evidence:
     """The stored evidence of a run. Raises ``RunFolderError`` where it is missing or was altered."""
-    found = rundir.get(folder / "evidence.json", kind="evidence", key=None, record=Evidence)
+    return sealed_evidence(folder)[0]
+
+
+def sealed_evidence(folder: Path) -> tuple[Evidence, str]:
+    """The same, with the digest that it was written with."""
+    found = rundir.sealed(folder / "evidence.json", kind="evidence", key=None, record=Evidence)
     if found is None:
         how = f"quantgate run CONFIG --resume {folder.name}"
         raise RunFolderError(f"{folder} holds no evidence: the run did not come to its end; go on with {how}")
     return found
-
-
-def evidence_sha256(folder: Path) -> str:
-    """The digest that the stored evidence was written with; whether it holds is for ``load_evidence`` to see."""
-    return rundir.decode(rundir.Envelope, rundir.read_text(folder / "evidence.json")).sha256
 
 
 def load_policy(folder: Path) -> Policy:

@@ -90,7 +90,8 @@ def _of_run(arguments: argparse.Namespace, added: Symptoms) -> Any:
     """A stored run, judged again for what quality cost, with what was added."""
     runs, pipeline, stage = (import_module(f"quantgate.{name}") for name in ("runs", "pipeline", "stages.diagnose"))
     folder = runs.find_run(arguments.run, arguments.reports)
-    return stage.examine(runs.load_evidence(folder), pipeline.judge_stored(folder).verdicts, added)
+    judged, evidence = pipeline.judged_and_evidence(folder)
+    return stage.examine(evidence, judged.verdicts, added)
 
 
 def _of_server(arguments: argparse.Namespace) -> tuple[Symptoms, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from typing import Literal
 from quantgate.errors import ConfigError
 from quantgate.quantizers.folder import bool_option, check_options
 from quantgate.records import Scalar, Variant
+from quantgate.render.quantities import listed
 
 GPTQ_BITS = (8, 4, 3, 2)
 GPTQ_GROUPS = (32, 64, 128)
@@ -98,17 +99,12 @@ def kernel_refusal(settings: GptqSettings, device: str) -> str | None:
     if device not in kernel.devices:
         return f"kernel {settings.kernel} runs on {' and '.join(kernel.devices)}, and this run is on {device}"
     if settings.bits not in kernel.bits:
-        return f"kernel {settings.kernel} multiplies weights of {_listed(kernel.bits)} bits, not of {settings.bits}"
+        return f"kernel {settings.kernel} multiplies weights of {listed(kernel.bits)} bits, not of {settings.bits}"
     if settings.group not in kernel.groups:
-        return f"kernel {settings.kernel} takes groups of {_listed(kernel.groups)}, not {settings.group}"
+        return f"kernel {settings.kernel} takes groups of {listed(kernel.groups)}, not {settings.group}"
     if kernel.symmetric_only and not settings.symmetric:
         return f"kernel {settings.kernel} takes symmetric weights only"
     return None
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    words = [str(one) for one in numbers]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 # ---------------------------------------------------------------------------------------------- bitsandbytes

@@ -57,7 +57,7 @@ def interval_finding(report: Report, golden_set: str) -> str:
     said = {"pass": "within the margin", "fail": "beyond the margin", "inconclusive": "not decided"}
     said["not_measured"] = "not measured"
     parts = [
-        f"{_and([name for name, check in rows if check.outcome == outcome])}: {words}"
+        f"{q.listed([name for name, check in rows if check.outcome == outcome])}: {words}"
         for outcome, words in said.items()
         if any(check.outcome == outcome for _, check in rows)
     ]
@@ -271,7 +271,3 @@ def _legend(canvas: _Canvas, x: float, y: float) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- drawing
-
-
-def _and(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

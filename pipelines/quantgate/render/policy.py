@@ -145,7 +145,7 @@ def where(rule: CheckRule) -> str:
     golden = "every golden set" if rule.golden_set == "*" else f"golden set {rule.golden_set}"
     if not rule.slices:
         return golden
-    slices = "every slice" if "*" in rule.slices else f"{'slices' if len(rule.slices) > 1 else 'slice'} {_listed(rule.slices)}"
+    slices = "every slice" if "*" in rule.slices else f"{'slices' if len(rule.slices) > 1 else 'slice'} {q.listed(rule.slices)}"
     return f"{slices} of {golden}"
 
 
@@ -196,10 +196,6 @@ def _canary(rule: Canary) -> str:
         f"{rule.perplexity_ratio:g} times the reference's perplexity, its likeliest token at less than {q.percent(rule.top1_agreement)} of "
         "them, or numbers that are not finite. Controls are scored whole."
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def text(shown: Sequence[Paragraph], *, width: int = 120) -> str:

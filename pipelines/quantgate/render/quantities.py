@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal, TypeAlias
 
@@ -197,6 +198,12 @@ def duration(seconds: float | None) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- verdicts
+
+
+def listed(names: Sequence[object]) -> str:
+    """``8``, ``4 and 8``, ``3, 4 and 8``."""
+    words = [str(one) for one in names]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def outcome_word(outcome: Outcome) -> str:

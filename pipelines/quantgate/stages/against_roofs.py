@@ -6,10 +6,10 @@ and never shown as a figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
-from statistics import fmean, median
+from statistics import fmean
 
 from quantgate import roofline
 from quantgate.errors import OverRoof, QuantgateError
@@ -24,6 +24,7 @@ from quantgate.records import (
     VariantEvidence,
     WeightsUsed,
 )
+from quantgate.stages.percentiles import median_of_known
 
 _IN_BFLOAT16 = "bfloat16"
 _IN_INT8 = "8bit"
@@ -101,7 +102,7 @@ def _row(timed: Sequence[Generation], known: _Known) -> RooflineRow:
 
 
 def _medians(timed: Sequence[Generation], known: _Known) -> RooflineRow:
-    batch, tpot = timed[0].batch_size, _median(one.tpot_s for one in timed)
+    batch, tpot = timed[0].batch_size, median_of_known(one.tpot_s for one in timed)
     if tpot is None or tpot <= 0 or min(one.output_tokens for one in timed) < 2:
         return RooflineRow(batch_size=batch, why_not="no decode step was timed")
     if any(one.early_stop for one in timed) or len({(one.prompt_tokens, one.output_tokens) for one in timed}) > 1:
@@ -118,7 +119,7 @@ def _medians(timed: Sequence[Generation], known: _Known) -> RooflineRow:
         )
     except QuantgateError as error:
         return RooflineRow(batch_size=batch, why_not=str(error))
-    ttft = _median(one.ttft_s for one in timed)
+    ttft = median_of_known(one.ttft_s for one in timed)
     return RooflineRow(
         batch_size=batch,
         step_bytes=read,
@@ -149,8 +150,3 @@ def _fault(row: RooflineRow, known: _Known) -> str | None:
         except OverRoof as error:
             return error.what
     return None
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return median(found) if found else None

@@ -22,7 +22,6 @@ from quantgate.records import (
     BaselineReport,
     BaselineRow,
     BaselineSet,
-    BatchPlan,
     Check,
     Evidence,
     GoldenReference,
@@ -34,6 +33,7 @@ from quantgate.records import (
 )
 from quantgate.render.quantities import count, margin_points, p_value, percent, points, significant
 from quantgate.stages.marks import digest, ids, number, scores
+from quantgate.stages.pairing import plan_words
 from quantgate.stages.subject import sheet_of
 from quantgate.stages.suspects import changed
 from quantgate.stats.inputs import exact
@@ -121,7 +121,7 @@ def _not_alike(kept: BaselineSet, golden: GoldenReference, sheet: ScoreSheet) ->
     pairs: list[tuple[str, object, object]] = [
         ("the golden set's digest", kept.sha256[:12], golden.sha256[:12]),
         ("the digest of its item ids", kept.items_sha256[:12], ids(golden)[:12]),
-        ("the batch plan", _plan(kept.batch_plan), _plan(sheet.batch_plan)),
+        ("the batch plan", plan_words(kept.batch_plan), plan_words(sheet.batch_plan)),
         *_asked(kept.conditions, sheet.conditions),
         ("the scale of the scores", kept.scale, sheet.scale),
         ("which scores are better", kept.better, sheet.better),
@@ -139,10 +139,6 @@ def _asked(then: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> Iterator[tu
 
 def _short(value: Scalar) -> Scalar:
     return value[:12] if isinstance(value, str) and len(value) == 64 else value
-
-
-def _plan(plan: BatchPlan) -> str:
-    return f"{count(plan.max_rows)} rows of {count(plan.token_budget)} tokens in order of {plan.order}"
 
 
 def _counted(kept: BaselineSet, golden: GoldenReference, sheet: ScoreSheet, limits: BaselineLimits) -> BaselineRow:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from statistics import geometric_mean, median
+from statistics import geometric_mean
 
 from quantgate.records import BatchingRow, BatchingRun, FirstDifference, ScheduleBar, ServedRequest, Tail
 from quantgate.render.quantities import count, duration, fixed, milliseconds, per_s, percent, significant
+from quantgate.stages.percentiles import median_of_known
 
 TIE_NATS = 1e-3
 """Where alone preferred its own id by less than this, another kernel's rounding decides in float32."""
@@ -62,11 +63,11 @@ def _row(runs: Sequence[BatchingRun]) -> BatchingRow:
         dtype=first.dtype,
         library=first.library,
         useful_tokens=shown[0].useful_tokens if shown else None,
-        useful_tokens_per_s=_median(run.useful_tokens_per_s for run in shown),
+        useful_tokens_per_s=median_of_known(run.useful_tokens_per_s for run in shown),
         rates_per_s=tuple(rate for run in shown if (rate := run.useful_tokens_per_s) is not None),
-        utilisation=_median(run.utilisation for run in shown),
+        utilisation=median_of_known(run.utilisation for run in shown),
         steps=shown[0].steps if shown else None,
-        wall_s=_median(run.wall_s for run in shown),
+        wall_s=median_of_known(run.wall_s for run in shown),
         ttft=tail(value for one in served if (value := one.ttft_s) is not None),
         itl=tail(value for one in served for value in one.itl_s),
         queued=tail(value for one in served if (value := one.queued_s) is not None),
@@ -101,11 +102,6 @@ def tail(values: Iterable[float]) -> Tail | None:
         return None
     p50, p90, p99 = (ordered[ceil(share * len(ordered) / 100) - 1] for share in (50, 90, 99))
     return Tail(n=len(ordered), p50_s=p50, p90_s=p90, p99_s=p99)
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

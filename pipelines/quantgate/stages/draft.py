@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import Protocol
 
 from quantgate.ports import Session, Tokenizer, Trail
+from quantgate.stages.score import alike
 
 LONGEST_NGRAM = 3
 """Tokens at the end of a row that are looked up in it, fewer where so many are not found."""
@@ -77,11 +78,11 @@ class DraftModel:
 
     def propose(self, outputs: Sequence[Sequence[int]], most: Sequence[int]) -> list[list[int]]:
         trail = self._followed()
-        alike = [_alike(read, output) for read, output in zip(self._read, outputs, strict=True)]
-        trail.take_back([len(read) - same for read, same in zip(self._read, alike, strict=True)])
-        self._read = [read[:same] for read, same in zip(self._read, alike, strict=True)]
+        kept = [alike(read, output) for read, output in zip(self._read, outputs, strict=True)]
+        trail.take_back([len(read) - same for read, same in zip(self._read, kept, strict=True)])
+        self._read = [read[:same] for read, same in zip(self._read, kept, strict=True)]
         # The target's last token is never in the cache yet, so each row that may draft has one to read.
-        unread = [list(output[same:]) if count else [] for output, same, count in zip(outputs, alike, most, strict=True)]
+        unread = [list(output[same:]) if count else [] for output, same, count in zip(outputs, kept, most, strict=True)]
         drafts: list[list[int]] = [[] for _ in outputs]
         while any(unread):
             found = trail.read(unread)
@@ -110,11 +111,6 @@ class DraftModel:
         if self._trail is None:
             raise ValueError("no batch was begun")
         return self._trail
-
-
-def _alike(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two rows begin with alike."""
-    return next((at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), min(len(one), len(other)))
 
 
 def why_other_vocabulary(target: Tokenizer, draft: Tokenizer) -> str | None:

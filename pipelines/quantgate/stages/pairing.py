@@ -311,7 +311,7 @@ def _why_not_whole(who: str, sheet: ScoreSheet, golden: GoldenReference) -> str 
 def _why_not_comparable(reference: ScoreSheet, variant: ScoreSheet, role: Role) -> str | None:
     """The first condition that differs, or that nobody wrote down. Only the identity control may use other batches."""
     if role != "identity" and reference.batch_plan != variant.batch_plan:
-        plan, other = _plan(reference.batch_plan), _plan(variant.batch_plan)
+        plan, other = plan_words(reference.batch_plan), plan_words(variant.batch_plan)
         return f"not comparable: the batch plan is {plan} for the reference and {other} for the variant"
     for field in sorted({*CONDITIONS, *reference.conditions, *variant.conditions}):
         for who, sheet in (("the reference", reference), ("the variant", variant)):
@@ -333,7 +333,8 @@ def _why_stated_otherwise(reference: ScoreSheet, variant: ScoreSheet) -> str | N
     return None
 
 
-def _plan(plan: BatchPlan) -> str:
+def plan_words(plan: BatchPlan) -> str:
+    """A batch plan as a sentence has it."""
     return f"{count(plan.max_rows)} rows of {count(plan.token_budget)} tokens in order of {plan.order}"
 
 

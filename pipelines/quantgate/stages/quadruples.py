@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, isfinite, log
+from math import isfinite, log
 from statistics import geometric_mean
 
 from quantgate.errors import NotComparable
 from quantgate.records import MAIN, CheckRule, DeviceInfo, Generation, Quadruple, SpeedPoint, SpeedRun, VariantEvidence
+from quantgate.stages.percentiles import percentile
 
 P99_FROM_WAITS = 100
 """Waits between tokens from which a 99th percentile is one."""
@@ -33,16 +34,6 @@ class Kind:
     """First part of the check's name."""
     words: str
     """What the ratio is of."""
-
-
-def percentile(values: Sequence[float], share: float) -> float | None:
-    """The value under which this share of them lies, interpolated between neighbours; None of nothing."""
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    place = share * (len(ordered) - 1)
-    low, high = ordered[floor(place)], ordered[ceil(place)]
-    return low + (high - low) * (place - floor(place))
 
 
 def waits(side: Side) -> list[float]:

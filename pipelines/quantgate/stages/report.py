@@ -13,6 +13,7 @@ from statistics import fmean, median
 from quantgate.answers import is_empty, is_refusal
 from quantgate.records import (
     MAIN,
+    BaselineReport,
     Capacity,
     CeilingRow,
     Check,
@@ -76,6 +77,9 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
     """The whole report. ``exit_code`` follows from the decision alone, whatever happened to sinks and registry."""
     reference = next(one for one in evidence.variants if one.variant.role == "reference")
     flips = list(_flips(evidence, reference, context))
+    compared, batched = baseline.compared(evidence), batching_figures.rows_of(evidence.batching)
+    drafted = speculation.rows(evidence.speculation, reference.capacity)
+    said = (*_sentences(decision, evidence, context, compared), *batching_figures.sentences(batched), *(row.sentence for row in drafted))
     return Report(
         run_id=context.run_id,
         created_at=context.created_at,
@@ -86,7 +90,7 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         outcome=decision.outcome,
         exit_code=EXIT_CODES[decision.outcome],
         headline=_sentence(decision.because),
-        sentences=tuple(_sentences(decision, evidence, context)),
+        sentences=(*said, *speed_figures.sentences(evidence)),
         verdicts=decision.verdicts,
         chosen=decision.chosen,
         measurements=tuple(_measurement(one, reference, evidence, context.policy.alpha) for one in evidence.variants),
@@ -102,10 +106,10 @@ def build(context: Context, evidence: Evidence, decision: Decision, promotion: P
         commands=context.commands,
         seconds=context.seconds,
         readings=tuple(_readings(evidence, reference)),
-        baseline=baseline.compared(evidence),
+        baseline=compared,
         diagnosis=examine(evidence, decision.verdicts),
-        batching=batching_figures.rows_of(evidence.batching),
-        speculation=speculation.rows(evidence.speculation, reference.capacity),
+        batching=batched,
+        speculation=drafted,
         roofs=evidence.roofs,
         price=evidence.price,
         budget=evidence.budget,
@@ -122,7 +126,7 @@ def _source(model: ModelSource, reference: VariantEvidence) -> str:
     return f"folder {model.path}"
 
 
-def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iterator[str]:
+def _sentences(decision: Decision, evidence: Evidence, context: Context, compared: BaselineReport | None) -> Iterator[str]:
     """One sentence for each verdict that is worth reading aloud, then what did not finish, then what else a reader must know."""
     for verdict in decision.verdicts:
         if verdict.role != "reference" or verdict.outcome != "pass":
@@ -142,7 +146,7 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for line in waiver_lines(context.policy, decision.verdicts, context.created_at):
         if line.state != "used" or line.waiver.variant not in passing:  # a verdict that passes has said it
             yield _sentence(line.sentence)
-    yield from baseline.sentence(baseline.compared(evidence))
+    yield from baseline.sentence(compared)
     reference = next(one for one in evidence.variants if one.variant.role == "reference")
     yield from noise.sentences(evidence, reference)
     for one in (each for each in evidence.variants if each.variant.role == "identity"):
@@ -150,10 +154,6 @@ def _sentences(decision: Decision, evidence: Evidence, context: Context) -> Iter
     for one in evidence.variants:
         yield from _early_stops(one)
         yield from _cold_starts(one)
-    yield from batching_figures.sentences(batching_figures.rows_of(evidence.batching))
-    capacity = next(one.capacity for one in evidence.variants if one.variant.role == "reference")
-    yield from (row.sentence for row in speculation.rows(evidence.speculation, capacity))
-    yield from speed_figures.sentences(evidence)
 
 
 def _early_stops(one: VariantEvidence) -> Iterator[str]:

@@ -62,11 +62,11 @@ class Prompt:
     def distinct_tokens(self) -> int:
         """Tokens that its context and the different beginnings of its choices have; the last token of a choice is predicted, not read."""
         read = sorted(one[:-1] for one in self.continuations)
-        shared = sum(_alike(*pair) for pair in pairwise(read))  # in this order a beginning is shared with the one before
+        shared = sum(alike(*pair) for pair in pairwise(read))  # in this order a beginning is shared with the one before
         return len(self.context) + sum(map(len, read)) - shared
 
 
-def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def alike(one: Sequence[int], other: Sequence[int]) -> int:
     """How many ids two rows begin with alike."""
     return next((at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), min(len(one), len(other)))
 

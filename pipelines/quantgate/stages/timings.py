@@ -6,13 +6,13 @@ early is counted and enters no figure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import exp
-from statistics import median
 
 from quantgate.records import MAIN, Generation, SpeedPoint, SpeedRow, SpeedRun, VariantEvidence
-from quantgate.stages.quadruples import confirmed, losses, p99_wait, percentile, waits
+from quantgate.stages.percentiles import median_of_known, percentile
+from quantgate.stages.quadruples import confirmed, losses, p99_wait, waits
 from quantgate.stats.speed import deviation, interval
 
 
@@ -41,12 +41,12 @@ def at_ceiling(one: VariantEvidence, reference: VariantEvidence, alpha: float) -
 def _row(run: SpeedRun, point: SpeedPoint, generations: Sequence[Generation], alpha: float) -> SpeedRow:
     timed = [one for one in generations if not one.warmup]
     good = [one for one in timed if one.why_no_speed is None]
-    rates, gaps = _each(good, lambda one: one.output_tokens_per_s), waits(good)
+    rates, gaps = [rate for one in good if (rate := one.output_tokens_per_s) is not None], waits(good)
     row = SpeedRow(
         batch_size=point.batch_size,
-        ttft_s=_median(_each(good, lambda one: one.ttft_s)),
-        tpot_s=_median(_each(good, lambda one: one.tpot_s)),
-        output_tokens_per_s=_median(rates),
+        ttft_s=median_of_known(one.ttft_s for one in good),
+        tpot_s=median_of_known(one.tpot_s for one in good),
+        output_tokens_per_s=median_of_known(rates),
         output_tokens_per_s_low=min(rates, default=None),
         output_tokens_per_s_high=max(rates, default=None),
         generations=len(timed),
@@ -55,8 +55,8 @@ def _row(run: SpeedRun, point: SpeedPoint, generations: Sequence[Generation], al
         itl_p50_s=percentile(gaps, 0.5),
         itl_p90_s=percentile(gaps, 0.9),
         itl_p99_s=p99_wait(good),
-        prefill_tokens_per_s=_median(_each(good, lambda one: one.prefill_tokens_per_s)),
-        end_to_end_tokens_per_s=_median(_each(good, lambda one: one.end_to_end_tokens_per_s)),
+        prefill_tokens_per_s=median_of_known(one.prefill_tokens_per_s for one in good),
+        end_to_end_tokens_per_s=median_of_known(one.end_to_end_tokens_per_s for one in good),
         workload=point.workload,
         ratio_to_reference=None,
     )
@@ -79,11 +79,3 @@ def _with_ratio(row: SpeedRow, run: SpeedRun, point: SpeedPoint, alpha: float) -
         quadruples=len(found),
         cv=deviation(found),
     )
-
-
-def _each(generations: Sequence[Generation], figure: Callable[[Generation], float | None]) -> list[float]:
-    return [value for one in generations if (value := figure(one)) is not None]
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return median(values) if values else None

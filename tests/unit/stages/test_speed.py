@@ -10,7 +10,7 @@ import pytest
 
 from evidence import DEVICE, FREED, QUALITY, candidate, decided, evidence, identity, known_bad, policy, reference
 from quantgate.records import Check, CheckRule, LeftOut, SpeedPoint, SpeedRun
-from quantgate.stages.quadruples import percentile
+from quantgate.stages.percentiles import percentile
 from racing import generation, speed_run
 from speeds import ROOFS, loaded, rate
 
