@@ -15,7 +15,7 @@ from quantgate.sinks.mlflow_store import Store
 
 SINKS = ["folder", "junit", "mlflow", "console"]
 PROMOTION = {"registry": "mlflow", "challenger": "challenger"}
-BOTH = [REFERENCE, candidate(), candidate("int4", bits=4, weight_bytes=140_000_000), CONTROL]
+BOTH = [REFERENCE, candidate(), candidate("int4", bits=4, weight_bytes=140_000_000, error_rate=0.21), CONTROL]
 
 
 def marks(uri: str) -> dict[tuple[str, str | None], dict[str, Any]]:
