@@ -30,7 +30,7 @@ def speed_run(ratios: Sequence[float], *, at: SpeedPoint | None = None, most: in
         ours += [generation(0.1 / ratio, batch=point.batch_size)] * 2
         theirs += [generation(0.1, batch=point.reference_batch or 1)] * 2
     quadruples = tuple(
-        Quadruple(point=point, variant=(2 * place, 2 * place + 1), reference=(2 * place, 2 * place + 1), seconds=30.0)
+        Quadruple(point=point, variant=(2 * place, 2 * place + 1), reference=(2 * place, 2 * place + 1), seconds=30.0, pair=place)
         for place in range(len(ratios))
     )
     made = SpeedRun(
@@ -54,6 +54,14 @@ class Race:
     now_s: float = 0.0
     asked: list[tuple[Who, int]] = field(default_factory=list)
     kept: list[SpeedRun] = field(default_factory=list)
+    opening_s: float = 0.0
+    """What it takes to start both sides anew."""
+    renewed: list[int] = field(default_factory=list)
+    """How many batches had been asked for, each time that both were."""
+
+    def renew(self) -> None:
+        self.now_s += self.opening_s
+        self.renewed.append(len(self.asked))
 
     def time_one(self, who: Who, workload: Workload, batch: int, limit_s: float | None) -> Timed:
         self.asked.append((who, batch))
@@ -77,4 +85,10 @@ class Race:
         return Timed(generations=(made,), outcome="timed", seconds=seconds)
 
     def hands(self) -> Hands:
-        return Hands(time_one=self.time_one, keep=self.kept.append, clock=lambda: self.now_s, progress=lambda point, number: None)
+        return Hands(
+            time_one=self.time_one,
+            renew=self.renew,
+            keep=self.kept.append,
+            clock=lambda: self.now_s,
+            progress=lambda point, number: None,
+        )

@@ -500,7 +500,7 @@ def unmeasured() -> Report:
         report,
         outcome="not_measured",
         exit_code=4,
-        headline="Not measured: int8 was not scored and the control rtn2 did not fail.",
+        headline="Promotion is blocked: int8 was not scored and the control rtn2 did not fail.",
         sentences=("int8 was not scored on everyday: OutOfMemory. Free memory or lower batch_plan.token_budget.",),
         verdicts=(
             report.verdicts[0],
@@ -523,7 +523,7 @@ def empty() -> Report:
         device=None,
         outcome="not_measured",
         exit_code=4,
-        headline="Not measured: no variant was run.",
+        headline="Promotion is blocked: no variant was run.",
         sentences=(),
         verdicts=(),
         chosen=None,

@@ -84,6 +84,8 @@ def _explain(error: Exception, arguments: argparse.Namespace) -> int:
     errors = _quantgate("errors")
     text = str(error) or type(error).__name__
     print(f"quantgate: {text}", file=sys.stderr)
+    if getattr(arguments, "ci", False) and _quantgate("config").ci_of_environment().annotations:
+        print(_quantgate("render.annotations").refused(error, text))
     if isinstance(error, errors.QuantgateError):
         return int(error.exit_code)
     if arguments.traceback:

@@ -256,6 +256,7 @@ class _Workload(_Section):
     batch_sizes: Annotated[list[Count], Field(min_length=1)] = [1, 8]
     max_batch: Count = 64
     fill_repeats: Count = 3
+    fill_budget: str | int | float = "15min"
     warmups: Annotated[int, Field(ge=0)] = 1
     quadruples: Count = 1
 
@@ -275,6 +276,7 @@ class _Timing(_Section):
     budget: str | int | float = "20min"
     most_quadruples: Annotated[int, Field(ge=4, le=1000)] = 32
     sweep: bool = True
+    processes: Literal["fresh", "kept"] = "fresh"
 
 
 class _Scoring(_Section):
@@ -647,7 +649,7 @@ def load_run(path: Path) -> RunConfig:
         golden_sets=tuple(_golden_set(one, base) for one in raw.golden_sets),
         policy_path=policy_path,
         policy=policy,
-        workload=Workload(**{**raw.workload.model_dump(), "batch_sizes": tuple(sorted(set(raw.workload.batch_sizes)))}),
+        workload=_workload(raw.workload, document),
         workloads=tuple(_other_workload(one, raw.workload) for one in raw.workloads),
         timing=_timing(raw.timing, document),
         batch_plan=BatchPlan(**raw.scoring.model_dump()),
@@ -821,12 +823,26 @@ def _device(raw: _Device, document: _Document) -> DeviceConfig:
     )
 
 
+def _workload(raw: _Workload, document: _Document) -> Workload:
+    return Workload(
+        **{
+            **raw.model_dump(exclude={"fill_budget"}),
+            "batch_sizes": tuple(sorted(set(raw.batch_sizes))),
+            "fill_budget_s": _duration_s(raw.fill_budget, document, ("workload", "fill_budget")),
+        }
+    )
+
+
 def _timing(raw: _Timing, document: _Document) -> TimingConfig:
+    budget_s = _duration_s(raw.budget, document, ("timing", "budget"))
+    return TimingConfig(budget_s=budget_s, most_quadruples=raw.most_quadruples, sweep=raw.sweep, processes=raw.processes)
+
+
+def _duration_s(raw: str | int | float, document: _Document, place: tuple[str, ...]) -> float:
     try:
-        budget_s = durations.seconds(raw.budget)
+        return durations.seconds(raw)
     except ValueError as error:
-        raise document.error(("timing", "budget"), f"timing.budget: {error}") from error
-    return TimingConfig(budget_s=budget_s, most_quadruples=raw.most_quadruples, sweep=raw.sweep)
+        raise document.error(place, f"{'.'.join(place)}: {error}") from error
 
 
 def _other_workload(raw: _OtherWorkload, main: _Workload) -> Workload:
@@ -1094,6 +1110,8 @@ def _check_baseline(raw: _Run, document: _Document) -> None:
         if one.max_flips is not None and one.max_flips > 1:
             what = f"max_flips: a share is at most 1; found {one.max_flips:g}"
             raise document.error(("baseline", "limits", name, "max_flips"), what)
+
+
 def _check_batching(raw: _Run, document: _Document) -> None:
     """Requests of one source, lengths in order, each engine and pattern once, variants that the run has."""
     found, where = raw.levers.batching, ("levers", "batching")
@@ -1366,6 +1384,8 @@ def _check_speed(check: _Check, document: _Document, index: int) -> None:
             raise document.error(("checks", index, key), f"'{key}' is for checks on speed ({', '.join(FOR_SPEED)}); found {check.kind}")
     if check.kind in FOR_COST and check.maximum == 0:
         raise document.error(("checks", index, "maximum"), "maximum: a cost is greater than 0, so nothing could pass; found 0")
+    if check.kind == "ceiling_ratio" and check.minimum == 0:
+        raise document.error(("checks", index, "minimum"), "minimum: a ratio of 0 asks nothing; 1.5 is half as many requests again, found 0")
     if check.kind not in FOR_SPEED:
         return
     if check.golden_set != "*":

@@ -571,9 +571,9 @@ def _fill(work: Run, variant: Variant, lazy: _Lazy) -> None:
 
     def make() -> Capacity:
         lazy.open()
-        return lazy.ask("capacity", Capacity, workload=config.workload, budget_bytes=budget, seed=SEED)
+        return lazy.ask("capacity", Capacity, workload=config.workload, budget_bytes=budget, seed=SEED, scoring=True)
 
-    found = _kept(work, variant, "capacity", Capacity, key, make)
+    found = _kept(work, variant, "capacity", Capacity, key, make, usable=lambda one: one.limited_by != "time")
     work.evidence[variant.name] = replace(work.evidence[variant.name], capacity=found)
 
 
@@ -649,7 +649,7 @@ def _time(work: Run, reference: Variant, variant: Variant, budget_s: float | Non
         started = SpeedRun(variant=variant.name, generations=(), order=" ".join(who[0].upper() for who in ORDER), looks=sizes)
         with ExitStack() as stack:
             pair = _Pair(work, stack, {"reference": reference, "variant": variant})
-            hands = Hands(time_one=pair.time_one, keep=keep, clock=_clock(work), progress=pair.tell)
+            hands = Hands(time_one=pair.time_one, renew=pair.renew, keep=keep, clock=_clock(work), progress=pair.tell)
             done = interleave(job, replace(done or started, left_out=_beyond(job, one, base)), hands)
         done = replace(done, device=pair.devices.get("variant"), partner_device=pair.devices.get("reference"))
     keep(done)
@@ -673,6 +673,7 @@ def _job(work: Run, base: VariantEvidence, one: VariantEvidence, budget_s: float
         level=first_level(config.policy, len(config.candidates)),
         budget_s=budget_s,
         opening_s=sum(each.loaded.load_s for each in (base, one) if each.loaded is not None),
+        fresh=config.timing.processes == "fresh",
     )
 
 
@@ -753,11 +754,19 @@ class _Pair:
     """Two processes that are timed against each other, each started and opened when first needed."""
 
     def __init__(self, work: Run, stack: ExitStack, variants: dict[Who, Variant]) -> None:
-        self._work, self._stack, self._variants = work, stack, variants
-        self._workers = {who: _Lazy(work, one, stack, generates=True) for who, one in variants.items()}
+        self._work, self._variants, self._living = work, variants, stack.enter_context(ExitStack())
+        self._workers = {who: self._started(who) for who in variants}
         self._warm: set[tuple[Who, str, int]] = set()
         self._deaths = 0
         self.devices: dict[Who, DeviceInfo] = {}
+
+    def _started(self, who: Who) -> _Lazy:
+        return _Lazy(self._work, self._variants[who], self._living, generates=True)
+
+    def renew(self) -> None:
+        """End both processes, so that two of them never hold more than is measured; new ones start when asked."""
+        self._living.close()
+        self._workers, self._warm = {who: self._started(who) for who in self._variants}, set()
 
     def tell(self, point: SpeedPoint, number: int) -> None:
         self._work.display.progress(0, 0, f"timing {point.at}, quadruple {number}")
@@ -773,7 +782,7 @@ class _Pair:
             self._deaths += 1
             if self._deaths > MOST_DEATHS:
                 raise
-            self._workers[who] = _Lazy(self._work, self._variants[who], self._stack, generates=True)
+            self._workers[who] = self._started(who)
             self._warm = {one for one in self._warm if one[0] != who}
             return Timed(generations=(), outcome="died", seconds=0.0, why_not=str(error))
         self._warm.add(place)

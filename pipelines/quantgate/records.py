@@ -155,6 +155,8 @@ class Workload:
     max_batch: int = 64
     """Search cap of the ceiling; a ceiling that reaches it is ``>= cap``, not a maximum."""
     fill_repeats: int = 3
+    fill_budget_s: float = 900.0
+    """Wall clock of one variant's search for its ceiling; one that it ends is ``>= what held``, as at the cap."""
     warmups: int = 1
     quadruples: int = 1
     """Quadruples reference, variant, variant, reference at each of the batch sizes and at the ceilings; a policy may ask for more."""
@@ -171,6 +173,8 @@ class TimingConfig:
     """Where a policy's check on speed stays open: up to so many."""
     sweep: bool = True
     """Time batch sizes 1, 2, 4, ... up to each one's ceiling besides those asked for."""
+    processes: Literal["fresh", "kept"] = "fresh"
+    """Whether every quadruple that a policy decides on is timed by processes of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1212,6 +1216,8 @@ class Quadruple:
     """Places in ``partner``; None where the variant was timed alone."""
     seconds: float = 0.0
     """What it cost, warm-ups included."""
+    pair: int | None = None
+    """Which pair of processes timed it, in the order in which they were started; None where that was not kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -2439,6 +2445,9 @@ class FigureChange:
     before_bounds: tuple[float, float] | None = None
     """Lower and upper one-sided bound; None where the figure has none."""
     after_bounds: tuple[float, float] | None = None
+    before_open: bool = False
+    """At least that much: the search ended before a batch failed."""
+    after_open: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

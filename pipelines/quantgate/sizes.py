@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-EXPECTED = "write a number with B, KB, MB, GB, KiB, MiB or GiB, for example 600MiB"
+EXPECTED = "write a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, for example 600MiB"
+LARGEST_TIB = 2**20
 
 
 def size_bytes(value: str | int | float) -> int:
-    """Whole bytes, at least 0. Raises ``ValueError`` for text that is no size."""
+    """Whole bytes, at least 0. Raises ``ValueError`` for text that is no size, and for more than any machine has."""
     text = str(value).replace(" ", "").upper()
     unit = next((one for one in sorted(SIZE_UNITS, key=len, reverse=True) if text.endswith(one)), "")
     number = text.removesuffix(unit) if unit else text
@@ -17,4 +18,6 @@ def size_bytes(value: str | int | float) -> int:
         size = -1
     if size < 0:
         raise ValueError(f"'{value}' is not a size; {EXPECTED}")
+    if size > LARGEST_TIB * 2**40:
+        raise ValueError(f"'{value}' is more than {LARGEST_TIB:,} TiB, which no machine has; check the number and its unit")
     return size

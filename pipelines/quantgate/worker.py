@@ -315,7 +315,7 @@ def _capacity(desk: Desk, request: dict[str, Any]) -> Capacity:
         budget_bytes=request["budget_bytes"],
         base_bytes=desk.base_bytes,
         seed=request["seed"],
-        scoring=True,
+        scoring=request["scoring"],
     )
     return capacity.find(session, device, job, desk.progress)
 

@@ -69,6 +69,18 @@ def test_b86_a_golden_set_edited_between_two_runs(chain: Chain) -> None:
     assert not [stage for stage in reused_of(chain.last)["int8"] if "set" in stage]
 
 
+def test_b15_a_search_that_ran_out_of_time_is_made_again(chain: Chain) -> None:
+    """The ceiling that a busy machine cut short is no other run's; one that was found is."""
+    short = {"prompt_tokens": 8, "output_tokens": 8, "max_batch": 4, "fill_repeats": 1, "fill_budget": "0.0001s"}
+    for _ in range(2):
+        assert chain.run(workload=short).code == 0
+        assert [one["ceiling"]["limited_by"] for one in report_of(chain.last)["measurements"] if one["ceiling"]] == ["time"] * 2
+        assert "capacity" not in reused_of(chain.last)["int8"]
+    for expected in (False, True):
+        chain.run(workload={**short, "fill_budget": "1min"})
+        assert ("capacity" in reused_of(chain.last)["int8"]) is expected
+
+
 def test_b86_a_sealed_golden_set_is_not_edited(chain: Chain) -> None:
     """B86: under a manifest the edited file is refused; as a new version it is another set."""
     changed = [{**row, "slice": "other"} for row in items()]

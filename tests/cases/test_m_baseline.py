@@ -39,7 +39,7 @@ def test_b118_a_drifted_baseline_is_not_a_regressed_variant() -> None:
     assert decided(replace(moved, baseline=None)).outcome in ("fail", "pass", "inconclusive")
     decision = decided(moved)
     assert decision.outcome == "not_measured"
-    assert decision.because.startswith("Not measured: the baseline moved")
+    assert decision.because.startswith("Promotion is blocked: the baseline moved")
     assert all(one.outcome == "not_measured" for one in decision.verdicts if one.role == "candidate")
 
 
@@ -69,7 +69,7 @@ def test_b118_a_quantized_reference_is_said_to_be_one() -> None:
     """Weights that lost something already are the reason, whatever the baseline says of the answers."""
     base = held(night())
     quantized = changed(base, "float32", loaded=replace(base.variants[0].loaded, quantized_parameters=800))  # type: ignore[type-var]
-    assert decided(quantized).because.startswith("Not measured: the reference is itself quantized")
+    assert decided(quantized).because.startswith("Promotion is blocked: the reference is itself quantized")
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_b118_a_reference_that_is_quantized_is_refused(how: str) -> None:
     }[how]
     decision = decided(evidence(quantized, candidate(), known_bad()))
     assert decision.outcome == "not_measured"
-    assert decision.because.startswith("Not measured: the reference is itself quantized")
+    assert decision.because.startswith("Promotion is blocked: the reference is itself quantized")
 
 
 def test_b118_a_reference_of_another_prompt_is_refused() -> None:

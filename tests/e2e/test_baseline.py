@@ -75,7 +75,7 @@ def test_nights_from_the_first_to_a_drifted_one(tmp_path: Path, inline: None) ->
     third = night()
     report = report_of(chain.last)
     assert third.code == report["exit_code"] == 4
-    assert report["headline"].startswith("Not measured: the baseline moved: the reference moved from the baseline of run ")
+    assert report["headline"].startswith("Promotion is blocked: the baseline moved: the reference moved from the baseline of run ")
     assert "it loses 3.5 points" in report["headline"]
     assert set(verdicts_of(chain.last).values()) == {"not_measured", "fail", "pass"}  # the controls are as they must be
     assert verdicts_of(chain.last)["int8"] == "not_measured"
@@ -105,7 +105,7 @@ def test_a_drifted_night(pinned: Chain) -> None:
     done = nightly(pinned, variants=variants)
     report = report_of(pinned.last)
     assert done.code == report["exit_code"] == 4
-    assert report["headline"].startswith("Not measured: the baseline moved: the reference moved from the baseline of run ")
+    assert report["headline"].startswith("Promotion is blocked: the baseline moved: the reference moved from the baseline of run ")
     assert (report["outcome"], verdicts_of(pinned.last)["int8"]) == ("not_measured", "not_measured")
     assert not report["promotion"]["promoted"] and not junit_is_green(pinned.last)
     assert not (pinned.reports / "registry.json").is_file()

@@ -40,6 +40,19 @@ def test_on_github(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "::notice title=quantgate%3A PASS::" in again.out
 
 
+def test_a_run_without_a_verdict_is_annotated_where_its_file_is_wrong(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt key stands at its file and line; nothing of it without --ci, and the code stays 2."""
+    config = chain.config(enigne="fake")
+    line = config.read_text(encoding="utf-8").splitlines().index("enigne: fake") + 1
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    done = chain.cli("run", config, "--ci")
+    assert done.code == 2 and f"::error file={config},line={line},title=quantgate%3A no verdict::" in done.out, done.out
+    assert "did you mean 'engine'?" in done.out.splitlines()[-1] and "enigne" in done.err
+    assert "::" not in chain.cli("run", config).out
+    gone = chain.cli("run", chain.root / "none.yaml", "--ci")
+    assert gone.code == 2 and "none.yaml,title=quantgate%3A no verdict::" in gone.out
+
+
 def test_elsewhere(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without GitHub no annotation; on it without --ci none either, and no summary. The table is printed though no sink asks for it."""
     done = chain.run("--ci", sinks=["folder", "junit"])

@@ -81,14 +81,21 @@ class Pair:
     """Two workers that hold the same model."""
 
     def __init__(self, stack: ExitStack, base: Artifact, folder: Path, engine: str) -> None:
-        self.workers: dict[Who, Any] = {}
+        self.base, self.folder, self.engines = base, folder, {"reference": "transformers", "variant": engine}
+        self.living = stack.enter_context(ExitStack())
+        self.renew()
+
+    def renew(self) -> None:
+        """Both anew."""
+        self.living.close()
+        self.workers: dict[str, Any] = {}
         self.warm: set[Who] = set()
-        for who, name in (("reference", "transformers"), ("variant", engine)):
-            worker = ProcessExecutor().open(Variant(name=who, quantizer="reference"), folder / f"{who}.log")
-            stack.callback(worker.close)
-            opened = {"action": "open", "artifact": rundir.plain(base), "engine": name, "device": rundir.plain(DEVICE)}
+        for who, name in self.engines.items():
+            worker = ProcessExecutor().open(Variant(name=who, quantizer="reference"), self.folder / f"{who}.log")
+            self.living.callback(worker.close)
+            opened = {"action": "open", "artifact": rundir.plain(self.base), "engine": name, "device": rundir.plain(DEVICE)}
             worker.ask(opened, quiet)
-            self.workers[who] = worker  # type: ignore[index]
+            self.workers[who] = worker
 
     def time_one(self, who: Who, workload: Workload, batch: int, limit_s: float | None) -> Timed:
         asked = {
@@ -107,7 +114,9 @@ def outcome(pair: Pair) -> str:
     """One comparison, from the first quadruple until something is shown or nine have been timed."""
     point, sizes = SpeedPoint(batch_size=1, reference_batch=1), look_sizes(9)
     job = Job(targets=(Target(point=point, least=4, rules=(RULE,)),), workloads={"main": WORK}, level=0.05, budget_s=None)
-    hands = Hands(time_one=pair.time_one, keep=lambda run: None, clock=time.monotonic, progress=lambda where, number: None)
+    hands = Hands(
+        time_one=pair.time_one, renew=pair.renew, keep=lambda run: None, clock=time.monotonic, progress=lambda where, number: None
+    )
     run = interleave(job, SpeedRun(variant="x", generations=(), looks=sizes), hands)
     found = losses(run, point, RULE.kind)
     assert not isinstance(found, str), found

@@ -46,7 +46,7 @@ def raced(slower: float, seed: int) -> str:
 
     point, sizes = SpeedPoint(batch_size=1, reference_batch=1), look_sizes(14)
     job = Job(targets=(Target(point=point, least=4, rules=(rule,)),), workloads={"main": work}, level=0.05, budget_s=None)
-    hands = Hands(time_one=time_one, keep=lambda run: None, clock=lambda: 0.0, progress=lambda where, number: None)
+    hands = Hands(time_one=time_one, renew=lambda: None, keep=lambda run: None, clock=lambda: 0.0, progress=lambda where, number: None)
     run = interleave(job, SpeedRun(variant="x", generations=(), looks=sizes), hands)
     found = losses(run, point, rule.kind)
     assert not isinstance(found, str)

@@ -458,6 +458,7 @@ POLICIES = [
     (changed("0.03", "1:30", POLICY), 6, "checks.0.margin: YAML reads 1:30 as 90; write 90, or '1:30' in quotes"),
     (changed("0.03", "1.0e-300", POLICY), 6, "margin: must be at least 1e-06; found 1e-300"),
     (changed("minimum: 0.25", "minimum: 25", POLICY), 8, "minimum: a share is at most 1; found 25; write 0.25 for 25 %"),
+    (POLICY + "  - {kind: ceiling_ratio, minimum: 0}\n", 9, "minimum: a ratio of 0 asks nothing"),
     (POLICY + "  - {kind: top1_agreement, minimum: 90}\n", 9, "found 90; write 0.9 for 90 %"),
     (POLICY + "waivers:\n  - {check: a, expires: 2026-02-30}\n", 10, "waivers.0.expires: there is no such day or time; found 2026-02-30"),
     (POLICY + "power: 1\n", 9, "less than 1"),

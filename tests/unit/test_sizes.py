@@ -30,3 +30,11 @@ def test_what_is_no_size(text: str) -> None:
     """One line that shows how a size is written."""
     with pytest.raises(ValueError, match="for example 600MiB"):
         size_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["1e30GB", "1048577TiB", 2**61])
+def test_more_than_any_machine_has_is_refused(text: str | int) -> None:
+    """A mistyped exponent is told, not answered with a batch of thirty digits."""
+    with pytest.raises(ValueError, match="no machine has"):
+        size_bytes(text)
+    assert size_bytes("1048576TiB") == 2**60

@@ -25,9 +25,18 @@ def lines(report: Report) -> list[str]:
     return [*_run(report), *(line for one in report.verdicts for line in _variant(report, one)), *_not_promoted(report)]
 
 
-def command(level: Level, title: str, text: str) -> str:
+def refused(error: Exception, text: str) -> str:
+    """A run that ended before a report: at the line of the config or policy where that is what was wrong."""
+    file, line = getattr(error, "file", None), getattr(error, "line", None)
+    place = {"file": file, "line": line if file else None}
+    return command("error", "quantgate: no verdict", text, {key: str(value) for key, value in place.items() if value})
+
+
+def command(level: Level, title: str, text: str, place: Mapping[str, str] | None = None) -> str:
     """One workflow command; whatever would end its title, its text or its line is escaped."""
-    return f"::{level} title={_escaped(title, _IN_TITLE)}::{_escaped(text, _IN_TEXT)}"
+    properties = {**(place or {}), "title": title}
+    written = ",".join(f"{key}={_escaped(value, _IN_TITLE)}" for key, value in properties.items())
+    return f"::{level} {written}::{_escaped(text, _IN_TEXT)}"
 
 
 def _escaped(text: str, marks: Mapping[str, str]) -> str:

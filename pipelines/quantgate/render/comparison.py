@@ -54,13 +54,18 @@ def _answers(each: SetChange) -> str:
 
 
 def _moved(each: FigureChange) -> str:
-    before = f"{_figure(each.before, each.unit)}{_interval(each.before_bounds)}"
-    after = f"{_figure(each.after, each.unit)}{_interval(each.after_bounds)}"
+    before = f"{_at_least(each.before_open)}{_figure(each.before, each.unit)}{_interval(each.before_bounds)}"
+    after = f"{_at_least(each.after_open)}{_figure(each.after, each.unit)}{_interval(each.after_bounds)}"
     if each.before is None or each.after is None:
         return f"{before} -> {after}"
-    if each.before == each.after:
-        return f"{after}, unchanged"
-    return f"{before} -> {after}" + (f" ({q.ratio(each.after / each.before)})" if each.before else "")
+    if (each.before, each.before_open) == (each.after, each.after_open):
+        return f"{after} in both" if each.after_open else f"{after}, unchanged"
+    known = each.before and not (each.before_open or each.after_open)
+    return f"{before} -> {after}" + (f" ({q.ratio(each.after / each.before)})" if known else "")
+
+
+def _at_least(ends_open: bool) -> str:
+    return ">= " if ends_open else ""
 
 
 def _interval(bounds: tuple[float, float] | None) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from statistics import geometric_mean
 
 from quantgate.records import BatchingRow, BatchingRun, FirstDifference, ScheduleBar, ServedRequest, Tail
 from quantgate.render.quantities import count, duration, fixed, milliseconds, per_s, percent, significant
-from quantgate.stages.percentiles import median_of_known
+from quantgate.stages.percentiles import median_of_known, percentile
 
 TIE_NATS = 1e-3
 """Where alone preferred its own id by less than this, another kernel's rounding decides in float32."""
@@ -96,12 +95,12 @@ def why_unusable(run: BatchingRun) -> str | None:
 
 
 def tail(values: Iterable[float]) -> Tail | None:
-    """Nearest rank: the smallest value that at least so many percent of the values do not exceed; None without a value."""
-    ordered = sorted(values)
-    if not ordered:
+    """Middle and tail, each a time that was measured; None without a value."""
+    found = list(values)
+    p50, p90, p99 = (percentile(found, percent) for percent in (50, 90, 99))
+    if p50 is None or p90 is None or p99 is None:
         return None
-    p50, p90, p99 = (ordered[ceil(share * len(ordered) / 100) - 1] for share in (50, 90, 99))
-    return Tail(n=len(ordered), p50_s=p50, p90_s=p90, p99_s=p99)
+    return Tail(n=len(found), p50_s=p50, p90_s=p90, p99_s=p99)
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

@@ -7,7 +7,7 @@ needs the larger of the two, because prefill and decode do not happen at once::
     predicted = floor((budget - fixed) / max(prefill bytes a row, decode bytes a row))
 
 The search starts at the prediction, widens and bisects. The ceiling is the largest batch that fits at full length every time it is tried;
-one more must fail, or the search cap or the time limit is reached, which is reported as ``>=`` and not as a maximum. A fill that passes the
+one more must fail, or the search cap or the workload's fill budget of time is reached, which is reported as ``>=`` and not as a maximum. A fill that passes the
 budget is ended at the step that passed it, and one that takes longer than the whole search may, where it stands.
 
 Reading prompts for log-likelihoods has a ceiling of its own: what runs out of memory in one says nothing about the other.
@@ -30,7 +30,6 @@ from quantgate.stages.measure import fixed_requests
 SLOPE_BATCHES = (1, 3)
 SLOPE_TOKENS = 2
 FIRST_STEP_DIVISOR = 8
-LIMIT_S = 900.0
 
 Try = Callable[[int], bool]
 
@@ -57,7 +56,7 @@ class _Search:
     def __init__(self, session: Session, device: Device, job: Job, progress: Progress) -> None:
         self.session, self.device, self.job, self.progress = session, device, job, progress
         self.probes: list[Probe] = []
-        self.started_s = device.now_s()
+        self.limit_s, self.started_s = job.workload.fill_budget_s, device.now_s()
 
     def fill(self, batch_size: int, *, purpose: FillPurpose) -> Probe:
         """One fill at full length. Memory is released outside the handler, so that a failed fill cannot make a smaller one fail."""
@@ -115,7 +114,7 @@ class _Search:
                 produced += len(step.ids)
                 if self.device.live_bytes() - self.job.base_bytes > self.job.budget_bytes:
                     return "over budget", produced
-                if self.device.now_s() - started_s > LIMIT_S:
+                if self.device.now_s() - started_s > self.limit_s:
                     return "out of time", produced
         except OutOfMemory:
             return "out of memory", produced
@@ -159,7 +158,7 @@ class _Search:
         return max((one for one, times in fitted.items() if times >= self.job.workload.fill_repeats and one not in failed), default=None)
 
     def out_of_time(self) -> bool:
-        return self.device.now_s() - self.started_s > LIMIT_S
+        return self.device.now_s() - self.started_s > self.limit_s
 
 
 def find(session: Session, device: Device, job: Job, progress: Progress) -> Capacity:
@@ -167,7 +166,7 @@ def find(session: Session, device: Device, job: Job, progress: Progress) -> Capa
     found = _generation(_Search(session, device, job, progress))
     if not job.scoring:
         return found
-    return replace(found, scoring=_scoring(_Search(session, device, job, progress), found))
+    return replace(found, scoring=_scoring(_Search(session, device, job, progress)))
 
 
 def whole_prompt_tokens(workload: Workload) -> int:
@@ -175,19 +174,21 @@ def whole_prompt_tokens(workload: Workload) -> int:
     return workload.prompt_tokens + workload.output_tokens
 
 
-def _scoring(search: _Search, generation: Capacity) -> ScoringCeiling:
-    """Searched from what the prefill fills of generation say of a prompt that is read, scaled to the length of a whole one."""
-    workload, start = search.job.workload, search.job.workload.max_batch
-    if generation.fixed_bytes is not None and generation.prefill_bytes_per_row:
-        row = generation.prefill_bytes_per_row * whole_prompt_tokens(workload) // workload.prompt_tokens
-        start = max(1, predict(search.job.budget_bytes, generation.fixed_bytes, row))
+def _scoring(search: _Search) -> ScoringCeiling:
+    """Searched from small readings: a prompt that is scored takes less than one that is filled, as its logits go in pieces."""
+    workload = search.job.workload
+    small = [search.read(size, purpose="prefill") for size in SLOPE_BATCHES]
+    fixed, row = _line(small)
+    start = workload.max_batch if small[1].outcome == "fits" else 1
+    if fixed is not None and row:
+        start = max(1, predict(search.job.budget_bytes, fixed, row))
     confirmed, limited_by = search.largest(search.read, start)
     return ScoringCeiling(
         prompt_tokens=whole_prompt_tokens(workload),
         confirmed=confirmed,
         limited_by=limited_by,
         probes=tuple(search.probes),
-        why_not={None: _not_confirmed(), 0: "not even one whole prompt fits into the budget"}.get(confirmed),
+        why_not={None: _not_confirmed(workload), 0: "not even one whole prompt fits into the budget"}.get(confirmed),
     )
 
 
@@ -219,8 +220,8 @@ def _generation(search: _Search) -> Capacity:
     return _finish(known, search, confirmed=confirmed, limited_by=limited_by)
 
 
-def _not_confirmed() -> str:
-    return f"no batch was confirmed in {LIMIT_S / 60:g} minutes"
+def _not_confirmed(workload: Workload) -> str:
+    return f"no batch was confirmed within workload.fill_budget ({workload.fill_budget_s:g} s)"
 
 
 def predict(budget_bytes: int, fixed_bytes: int, row_bytes: int) -> int:
@@ -312,7 +313,7 @@ def _finish(known: Capacity, search: _Search, *, confirmed: int | None, limited_
     }
     why_not = None
     if confirmed is None:
-        why_not = _not_confirmed()
+        why_not = _not_confirmed(search.job.workload)
     elif outcomes.get(confirmed + 1) == "too short" and limited_by == "memory":
         limited_by = "engine"
     if confirmed == 0:

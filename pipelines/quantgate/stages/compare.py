@@ -186,7 +186,13 @@ def _figures(before: VariantEvidence, after: VariantEvidence, first: Evidence, s
     ceiling = device or _other_lengths(before.capacity, after.capacity)
     if before.capacity is not None or after.capacity is not None:
         yield FigureChange(
-            name="batch ceiling", unit="requests", before=_confirmed(before.capacity), after=_confirmed(after.capacity), why_not=ceiling
+            name="batch ceiling",
+            unit="requests",
+            before=_confirmed(before.capacity),
+            after=_confirmed(after.capacity),
+            why_not=ceiling,
+            before_open=_open(before.capacity),
+            after_open=_open(after.capacity),
         )
     for batch in _batches(before.speed, after.speed):
         yield FigureChange(
@@ -241,6 +247,10 @@ def _other_lengths(before: Capacity | None, after: Capacity | None) -> str | Non
 
 def _confirmed(capacity: Capacity | None) -> int | None:
     return None if capacity is None else capacity.confirmed
+
+
+def _open(capacity: Capacity | None) -> bool:
+    return capacity is not None and capacity.confirmed is not None and capacity.limited_by in ("search cap", "time")
 
 
 def _batches(before: SpeedRun | None, after: SpeedRun | None) -> list[int]:

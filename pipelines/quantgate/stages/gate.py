@@ -336,11 +336,11 @@ def _outcome(verdicts: Sequence[Verdict], policy: Policy, pinned: baseline.Pinne
     """A reference or control that is wrong makes the run not measured, whatever the candidates are."""
     reference = next(one for one in verdicts if one.role == "reference")
     if reference.outcome != "pass":
-        return "not_measured", f"Not measured: {pinned.headline(reference)}the reference {reference.because}"
+        return "not_measured", f"Promotion is blocked: {pinned.headline(reference)}the reference {reference.because}"
     if wrong := [one for one in verdicts if one.role in ("identity", "known_bad") and one.control_ok is not True]:
-        return "not_measured", f"Not measured: {wrong[0].variant} {wrong[0].because}"
+        return "not_measured", f"Promotion is blocked: {wrong[0].variant} {wrong[0].because}"
     if policy.require_controls and not any(one.role == "known_bad" for one in verdicts):
-        return "not_measured", "Not measured: the policy requires a known-bad control and the run has none"
+        return "not_measured", "Promotion is blocked: the policy requires a known-bad control and the run has none"
     candidates = [one for one in verdicts if one.role == "candidate"]
     outcomes = [one.outcome for one in candidates]
     if policy.require == "any" and "pass" in outcomes:

@@ -1,7 +1,9 @@
 """Time a variant beside the reference, quadruple by quadruple, until what is asked is shown or the time is used up.
 
 Each side runs in a process of its own, and one works at a time: reference, variant, variant, reference. Points take turns, the one with the
-fewest quadruples first, so that a drift of the machine falls on all alike. Nothing is timed that does not fit into what is left of the
+fewest quadruples first, so that a drift of the machine falls on all alike. Two processes of the same model differ for as long as they live,
+by where their memory happens to lie: by 3 % on a CPU whose quadruples were 1 % apart. What a policy decides on is therefore never timed twice
+in the same pair of processes, so that its interval over quadruples contains that difference. Nothing is timed that does not fit into what is left of the
 budget: a step's cost is predicted from the steps before it, and a generation that runs past the end of the budget is ended there. What is
 left out is noted with the reason.
 
@@ -39,6 +41,8 @@ class Job:
     """None: no limit."""
     opening_s: float = 0.0
     """What loading both sides will take before the first batch."""
+    fresh: bool = True
+    """New processes before a checked point is timed again; False: one pair throughout."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +50,8 @@ class Hands:
     """What a job is done with."""
 
     time_one: TimeOne
+    renew: Callable[[], None]
+    """End both processes; the next batch starts new ones."""
     keep: Callable[[SpeedRun], None]
     """Called after each quadruple with all that there is."""
     clock: Callable[[], float]
@@ -61,6 +67,10 @@ class _Timing:
         self.started_s, self.before_s = hands.clock(), so_far.seconds
         self.over = {one.point: one.because for one in so_far.left_out}
         """Points that are not timed any more, and why."""
+        self.pair = max((one.pair or 0 for one in so_far.quadruples), default=0) + 1
+        self.in_pair: set[SpeedPoint] = set()
+        """Points that were timed by the processes that now live: those of a run that was interrupted are gone."""
+        self.opening_s = job.opening_s
 
     def left_s(self) -> float | None:
         """What is left of the budget, by the run's clock or by the devices' own, whichever has moved further."""
@@ -82,7 +92,10 @@ class _Timing:
         if left is None:
             return True
         cost = predicted_s(self.run, target.point, self.job.workloads)
-        return left > self.job.opening_s if cost is None else quadruples * cost <= share * left
+        if cost is None:
+            return left > self.opening_s
+        opened = quadruples * self.opening_s if self.job.fresh and target.rules else 0.0
+        return quadruples * cost + opened <= share * left
 
     def at_least(self, targets: Sequence[Target], share: float = 1.0) -> None:
         """Each as often as it is wanted, in turns. What does not fit now is passed by and may be taken up later."""
@@ -97,6 +110,11 @@ class _Timing:
     def quadruple(self, target: Target) -> None:
         """One more of a point, kept at once; one that cannot be finished closes the point."""
         self.hands.progress(target.point, self.has(target) + 1)
+        started_s, fresh = self.hands.clock(), self.job.fresh and bool(target.rules) and target.point in self.in_pair
+        if fresh:
+            self.hands.renew()
+            self.pair, self.in_pair = self.pair + 1, set()
+        self.in_pair.add(target.point)
         found: dict[Who, list[Timed]] = {"reference": [], "variant": []}
         for who in ORDER:
             batch = target.point.batch_size if who == "variant" else target.point.reference_batch
@@ -107,7 +125,9 @@ class _Timing:
                 self.over[target.point] = _why(who, batch, timed)
                 return
             found[who].append(timed)
-        self.run = _with(self.run, target.point, found)
+        self.run = _with(self.run, target.point, found, self.pair)
+        if fresh:
+            self.opening_s = max(self.job.opening_s, self.hands.clock() - started_s - self.run.quadruples[-1].seconds)
         self.hands.keep(replace(self.run, seconds=self.seconds()))
 
     def looks(self, targets: Sequence[Target]) -> None:
@@ -167,7 +187,7 @@ def interleave(job: Job, so_far: SpeedRun, hands: Hands) -> SpeedRun:
     return replace(work.run, left_out=work.left_out(), complete=True, seconds=work.seconds())
 
 
-def _with(run: SpeedRun, point: SpeedPoint, found: Mapping[Who, Sequence[Timed]]) -> SpeedRun:
+def _with(run: SpeedRun, point: SpeedPoint, found: Mapping[Who, Sequence[Timed]], pair: int) -> SpeedRun:
     """The run with one more quadruple, and its generations behind those it has."""
     ours, theirs = found["variant"], found["reference"]
     generations, partner = _joined(run.generations, ours), _joined(run.partner, theirs)
@@ -176,6 +196,7 @@ def _with(run: SpeedRun, point: SpeedPoint, found: Mapping[Who, Sequence[Timed]]
         variant=_places(len(run.generations), ours),
         reference=_places(len(run.partner), theirs) if theirs else None,
         seconds=sum(one.seconds for one in (*ours, *theirs)),
+        pair=pair,
     )
     return replace(run, generations=generations, partner=partner, quadruples=(*run.quadruples, quadruple))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import ceil, floor
+from collections.abc import Iterable
 from statistics import median
 
 
@@ -13,11 +12,7 @@ def median_of_known(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def percentile(values: Sequence[float], share: float) -> float | None:
-    """The value under which this share of them lies, interpolated between neighbours; None of nothing."""
+def percentile(values: Iterable[float], percent: int) -> float | None:
+    """By nearest rank: the smallest value that so many percent of them do not exceed, so one that was measured; None of nothing."""
     ordered = sorted(values)
-    if not ordered:
-        return None
-    place = share * (len(ordered) - 1)
-    low, high = ordered[floor(place)], ordered[ceil(place)]
-    return low + (high - low) * (place - floor(place))
+    return ordered[-(-percent * len(ordered) // 100) - 1] if ordered else None

@@ -253,7 +253,22 @@ def _faults(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str |
             yield Fault(where=("checks", index, "golden_set"), what=what)
         for golden in (one for one in golden_sets if rule.golden_set in ("*", one.name)):
             yield from _slice_faults(policy, rule, golden, index)
+    yield from _twice(policy, golden_sets, texts)
     yield from _waiver_faults(policy, golden_sets, texts)
+
+
+def _twice(policy: Policy, golden_sets: Sequence[GoldenReference], texts: str | None) -> Iterator[Fault]:
+    """Two rules of one tier that become the same check: which of the two a report or a waiver means could not be told."""
+    seen: dict[tuple[str, str], int] = {}
+    for index, rule in enumerate(policy.checks):
+        for name in check_names(rule, golden_sets, texts):
+            first = seen.setdefault((rule.tier, name), index)
+            if first != index:
+                what = (
+                    f"the {rule.tier} check {name} stands twice, as checks[{first}] and as checks[{index}]: keep one of the two, or name "
+                    "golden sets, slices or batches so that they differ"
+                )
+                yield Fault(where=("checks", index), what=what)
 
 
 def names_fault(

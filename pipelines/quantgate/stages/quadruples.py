@@ -44,7 +44,7 @@ def waits(side: Side) -> list[float]:
 def p99_wait(side: Side) -> float | None:
     """99th percentile of the waits between tokens; None under 100 waits."""
     found = waits(side)
-    return percentile(found, 0.99) if len(found) >= P99_FROM_WAITS else None
+    return percentile(found, 99) if len(found) >= P99_FROM_WAITS else None
 
 
 def _mean_of(figure: Callable[[Generation], float | None]) -> Callable[[Side], float | None]:

@@ -56,6 +56,8 @@ class SpeedQuestion:
     looked_at: int | None = None
     batches: str = ""
     """Which batches the ceilings are; empty elsewhere."""
+    pairs: int = 0
+    """How many pairs of processes timed them; what differs from pair to pair is in the interval only where each quadruple had its own."""
 
     @property
     def name(self) -> str:
@@ -146,7 +148,10 @@ def _question(rule: CheckRule, subject: Subject) -> SpeedQuestion:
     if (fault := _over_roof(point, subject)) is not None:
         return SpeedQuestion(rule=rule, why_not=fault)
     batches = f" (batch {point.batch_size}, the reference's {point.reference_batch})" if rule.at == "ceiling" else ""
-    return SpeedQuestion(rule=rule, losses=found, sizes=run.looks or OLD_LOOKS, floor=_floor(rule, subject), batches=batches)
+    pairs = len({one.pair for one in run.at(point)})
+    return SpeedQuestion(
+        rule=rule, losses=found, sizes=run.looks or OLD_LOOKS, floor=_floor(rule, subject), batches=batches, pairs=pairs
+    )
 
 
 def _over_roof(point: SpeedPoint, subject: Subject) -> str | None:
@@ -257,7 +262,7 @@ def _sentence(found: Decision, question: SpeedQuestion, power: float) -> str:
     limit = rule.minimum if kind.sign < 0 else rule.maximum
     asked = f"{'at least' if kind.sign < 0 else 'at most'} {check_limit('', limit)} is {'asked for' if kind.sign < 0 else 'allowed'}"
     number = len(question.losses)
-    over = f"over {count(number)} quadruple{'' if number == 1 else 's'}{_spread(question)}"
+    over = f"over {count(number)} quadruple{'' if number == 1 else 's'}{_spread(question)}{_of_pairs(question)}"
     return f"{head}, {_bound(found, kind.sign, question)} {over}; {asked}{_below_floor(question)}{_more(found, question, power)}"
 
 
@@ -280,6 +285,13 @@ def _times(loss: float, sign: int, towards: Towards = "nearest") -> str:
 def _spread(question: SpeedQuestion) -> str:
     found = deviation(question.losses)
     return "" if found is None else f" (CV {percent(found, digits=1)})"
+
+
+def _of_pairs(question: SpeedQuestion) -> str:
+    """Processes of one model differ for as long as they live: what an interval over quadruples of the same ones leaves out."""
+    if question.pairs >= len(question.losses):
+        return ""
+    return f" of {count(question.pairs)} pair{'' if question.pairs == 1 else 's'} of processes, whose own difference it does not contain"
 
 
 def _below_floor(question: SpeedQuestion) -> str:

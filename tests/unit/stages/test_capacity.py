@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -176,14 +177,13 @@ def test_the_process_itself_is_outside_the_budget() -> None:
     assert capacity.find(memory.session(), memory.device, job, quiet).confirmed == 33
 
 
-def test_the_search_stops_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_stops_at_its_time_limit() -> None:
     """A clock past the limit ends the search with what is confirmed so far, or with None and a reason."""
-    monkeypatch.setattr(capacity, "LIMIT_S", 8.0)
-    found = find(Memory(device(), row_bytes=30_000))
+    found = find(Memory(device(), row_bytes=30_000), replace(WORK, fill_budget_s=8.0))
     assert (found.confirmed, found.limited_by) == (33, "time")
-    monkeypatch.setattr(capacity, "LIMIT_S", 0.0)
-    found = find(Memory(device(), row_bytes=30_000))
-    assert (found.confirmed, found.limited_by, found.why_not) == (None, "time", "no batch was confirmed in 0 minutes")
+    found = find(Memory(device(), row_bytes=30_000), replace(WORK, fill_budget_s=0.0))
+    assert (found.confirmed, found.limited_by) == (None, "time")
+    assert found.why_not == "no batch was confirmed within workload.fill_budget (0 s)"
 
 
 def test_one_output_token_is_possible() -> None:
@@ -278,9 +278,9 @@ def test_scoring_up_to_the_cap_is_a_lower_limit() -> None:
     assert (found.scoring.confirmed, found.scoring.limited_by, found.scoring.why_not) == (20, "search cap", None)
 
 
-def test_a_fill_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fill_that_never_ends_is_ended() -> None:
     """A fill that takes longer than the whole search may is stopped at a step, and what held before is the result."""
-    monkeypatch.setattr(capacity, "LIMIT_S", 20.0)
+    work = replace(WORK, fill_budget_s=20.0)
     memory = Memory(device(), row_bytes=30_000)
 
     def crawling(requests):  # type: ignore[no-untyped-def]
@@ -288,7 +288,7 @@ def test_a_fill_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> Non
             memory.device.advance(100.0 if len(requests) == 33 else 0.0)
             yield step
 
-    found = capacity.find(Scripted(crawling), memory.device, Job(workload=WORK, budget_bytes=10**6, base_bytes=0, seed=1), quiet)
+    found = capacity.find(Scripted(crawling), memory.device, Job(workload=work, budget_bytes=10**6, base_bytes=0, seed=1), quiet)
     assert (found.confirmed, found.limited_by) == (None, "time")
     assert found.probes[-1].outcome == "out of time"
-    assert found.why_not == "no batch was confirmed in 0.333333 minutes"
+    assert found.why_not == "no batch was confirmed within workload.fill_budget (20 s)"

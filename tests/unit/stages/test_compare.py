@@ -24,6 +24,7 @@ from evidence import (
 )
 from quantgate.records import (
     BatchPlan,
+    Capacity,
     Comparison,
     Evidence,
     Generation,
@@ -92,6 +93,22 @@ def test_figures_of_both_runs() -> None:
     assert figures["freed"] == (3000, 3000)
     assert figures["batch ceiling"] == (20, 18)
     assert figures["tokens/s at batch 4"] == (pytest.approx(100.0), pytest.approx(80.0))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        (capacity(16), capacity(24), "16 requests -> 24 requests (1.50x)"),
+        (capacity(16), capacity(64, limited_by="search cap"), "16 requests -> >= 64 requests"),
+        (capacity(64, limited_by="search cap"), capacity(64), ">= 64 requests -> 64 requests"),
+        (capacity(64, limited_by="time"), capacity(64, limited_by="search cap"), ">= 64 requests in both"),
+        (capacity(None, limited_by="time"), capacity(64), "- -> 64 requests"),
+    ],
+)
+def test_a_ceiling_that_the_search_never_reached_is_no_maximum(before: Capacity, after: Capacity, line: str) -> None:
+    """``>=`` stands there, and no ratio is told of it."""
+    found = compared(changed(passing(), "int8", capacity=before), changed(passing(), "int8", capacity=after))
+    assert f"  batch ceiling: {line}\n" in comparison.text(found)
 
 
 def test_what_was_not_measured_is_none_and_not_zero() -> None:

@@ -88,6 +88,37 @@ def test_points_take_turns() -> None:
     assert [one.point.batch_size for one in run.quadruples] == [1, 2] * 4
 
 
+def test_what_is_decided_on_is_never_timed_twice_by_the_same_processes() -> None:
+    """Both are started anew before a checked point's next quadruple; points share a pair once each, and a sweep needs no new one."""
+    race = Race(pace=lambda who, work, batch: 0.01)
+    unchecked = [Target(point=point(4), least=2), Target(point=point(8), least=2, sweep=True)]
+    run = interleave(job(checked(1), checked(2), *unchecked), started(), race.hands())
+    assert race.renewed == [8, 16, 24]
+    pairs = [(one.point.batch_size, one.pair) for one in run.quadruples]
+    assert pairs[:8] == [(1, 1), (2, 1), (1, 2), (2, 2), (1, 3), (2, 3), (1, 4), (2, 4)] and {pair for _, pair in pairs[8:]} == {4}
+    kept = Race(pace=lambda who, work, batch: 0.01)
+    assert {one.pair for one in interleave(job(checked(1), fresh=False), started(), kept.hands()).quadruples} == {1}
+    assert kept.renewed == []
+
+
+def test_an_interrupted_run_goes_on_with_a_new_pair() -> None:
+    """The processes of before are gone: their number is not given again."""
+    before = Race(pace=lambda who, work, batch: 0.01)
+    interleave(job(checked()), started(), before.hands())
+    rest = interleave(job(checked()), before.kept[1], (race := Race(pace=lambda who, work, batch: 0.01)).hands())
+    assert [one.pair for one in rest.quadruples] == [1, 2, 3, 4] and race.renewed == [4]
+
+
+@pytest.mark.parametrize("opening_s", [1.0, 30.0])
+@pytest.mark.parametrize("budget_s", [20.0, 60.0, 150.0])
+def test_starting_processes_anew_is_within_the_budget(budget_s: float, opening_s: float) -> None:
+    """It is counted before it is done, from what is known of loading and then from what it took; what does not fit is told."""
+    race = Race(pace=lambda who, work, batch: 0.01, opening_s=opening_s)
+    run = interleave(job(checked(), budget_s=budget_s, opening_s=opening_s), started(), race.hands())
+    assert race.now_s <= budget_s and run.seconds <= budget_s
+    assert bool(run.left_out) == (len(run.quadruples) < 4) == (4 * 2.56 + 3 * opening_s > budget_s)
+
+
 def test_out_of_memory_closes_a_point_and_nothing_else() -> None:
     """It is noted with the side and the batch; the others are timed."""
     race = Race(pace=lambda who, work, batch: "out of memory" if batch == 8 and who == "variant" else 0.01)

@@ -83,6 +83,7 @@ def test_no_number_of_items_passes_below_the_smallest_p_value() -> None:
     assert items_without_a_flip(margin=0.05, alpha=1e-4) is None
 
 
+SPEED = CheckRule(kind="min_speed_ratio", minimum=0.9)
 WAIVER = Waiver(check="quality/everyday", variant="int8", owner="a", reason="b", expires="2026-12-31")
 
 
@@ -92,6 +93,8 @@ WAIVER = Waiver(check="quality/everyday", variant="int8", owner="a", reason="b",
         (policy(QUALITY, replace(QUALITY, golden_set="law")), ("checks", 1, "golden_set"), "golden set 'law', and the run has everyday"),
         (policy(QUALITY, replace(EVEN, slices=("evn",))), ("checks", 1, "slice"), "no slice 'evn': did you mean 'even'? known are"),
         (policy(EVEN, minimum_items=101), ("checks", 0), "slice 'even' of everyday has 100 items and the policy asks for at least 101"),
+        (policy(QUALITY, replace(QUALITY, golden_set="everyday", margin=0.1)), ("checks", 1), "quality/everyday stands twice, as checks[0]"),
+        (policy(QUALITY, SPEED, FREED, replace(SPEED, minimum=0.8)), ("checks", 3), "stands twice, as checks[1] and as checks[3]"),
         (policy(waivers=(replace(WAIVER, check="quality/every"),)), ("waivers", 0, "check"), "did you mean 'quality/everyday'?"),
         (policy(waivers=(replace(WAIVER, check="kl_mean/everyday"),)), ("waivers", 0, "check"), "no required check 'kl_mean/everyday'"),
     ],
@@ -113,6 +116,12 @@ def test_every_required_check_can_be_named_by_a_waiver(name: str) -> None:
         CheckRule(kind="output_length", minimum=0.5, maximum=2.0),
     )  # fmt: skip
     assert plan.fault(policy(*rules, waivers=(replace(WAIVER, check=name),)), (golden(),)) is None
+
+
+def test_a_check_may_stand_in_both_tiers_and_at_several_batches() -> None:
+    """A required limit with a tighter advisory one is two questions, and so are two batch sizes."""
+    rules = (QUALITY, replace(QUALITY, tier="advisory", margin=0.02), SPEED, replace(SPEED, at=8), replace(SPEED, at="ceiling"))
+    assert plan.fault(policy(*rules), (golden(),)) is None
 
 
 def test_an_advisory_slice_that_is_small_is_no_fault() -> None:

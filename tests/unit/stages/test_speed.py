@@ -120,12 +120,25 @@ def test_what_cannot_be_compared_is_not_measured(run: SpeedRun | None, words: st
     assert found.outcome == "not_measured" and words in found.because
 
 
+def test_quadruples_of_the_same_processes_say_what_their_interval_lacks() -> None:
+    """One pair, two of them, or one a quadruple; evidence that does not say is of one pair."""
+
+    def said(*pairs: int | None) -> str:
+        run = speed_run(EVEN)
+        return check(replace(run, quadruples=tuple(replace(one, pair=pair) for one, pair in zip(run.quadruples, pairs, strict=True)))).because
+
+    count = len(EVEN)
+    assert "of 1 pair of processes, whose own difference it does not contain" in said(*[None] * count) == said(*[1] * count)
+    assert "of 2 pairs of processes" in said(1, *[2] * (count - 1))
+    assert "of processes" not in said(*range(count))
+
+
 def test_a_percentile_needs_its_waits() -> None:
     """Two generations of 40 tokens have 78 waits between tokens: no 99th percentile."""
     short = [generation(0.1, tokens=40)] * 8
     found = check(replace(speed_run(EVEN), generations=tuple(short), partner=tuple(short)), P99)
     assert found.outcome == "not_measured" and "100 waits" in found.because
-    assert percentile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5 and percentile([], 0.5) is None
+    assert percentile([4.0, 2.0, 3.0, 1.0], 50) == 2.0 and percentile([], 50) is None
 
 
 def test_at_each_ones_own_ceiling() -> None:
