@@ -92,7 +92,7 @@ def test_b15_scoring_and_generation_have_a_ceiling_each() -> None:
 def test_b15_the_search_has_a_wall_clock_cap() -> None:
     """A search past its time ends and keeps what it has, as a lower limit."""
     memory = Memory(device(), row_bytes=1)
-    work = Workload(prompt_tokens=8, output_tokens=4, max_batch=4096, fill_budget_s=10.0)
+    work = Workload(prompt_tokens=8, output_tokens=4, max_batch=4096, fill_budget_s=20.0)
     job = Job(workload=work, budget_bytes=10_000, base_bytes=0, seed=1)
     found = capacity.find(memory.session(), memory.device, job, quiet)
     assert found.limited_by == "time" and found.confirmed

@@ -104,7 +104,7 @@ def test_stored_bytes_are_within_one_percent_of_the_arithmetic(base: Artifact, t
 @pytest.mark.model
 def test_prediction_within_five_percent_at_short_outputs(base: Artifact, tmp_path: Path) -> None:
     """The float32 reference in 700 MiB, with outputs that are short enough for every test run; one thread, as other tests run beside it."""
-    within_five_percent(base, REFERENCE, tmp_path, 700 * 2**20, replace(LONG, prompt_tokens=112, output_tokens=16), threads=1)
+    within_five_percent(base, REFERENCE, tmp_path, 700 * 2**20, replace(LONG, prompt_tokens=112, output_tokens=16, max_batch=24), threads=1)
 
 
 @pytest.mark.slow

@@ -6,6 +6,10 @@ needs the larger of the two, because prefill and decode do not happen at once::
 
     predicted = floor((budget - fixed) / max(prefill bytes a row, decode bytes a row))
 
+One and three rows give a first prediction. Their few MiB of difference hold what the first calls leave behind as well, so that a row of
+SmolLM2-135M came out as 9 MB and was 7; where many rows are predicted, a third small fill of a quarter of them is made, and the line goes
+through it.
+
 The search starts at the prediction, widens and bisects. The ceiling is the largest batch that fits at full length every time it is tried;
 one more must fail, or the search cap or the workload's fill budget of time is reached, which is reported as ``>=`` and not as a maximum. A fill that passes the
 budget is ended at the step that passed it, and one that takes longer than the whole search may, where it stands.
@@ -29,6 +33,8 @@ from quantgate.stages.measure import fixed_requests
 
 SLOPE_BATCHES = (1, 3)
 SLOPE_TOKENS = 2
+MIDDLE_ROWS, MIDDLE_DIVISOR = 8, 4
+"""A third small fill is of a quarter of the rows first predicted, and of at least eight."""
 FIRST_STEP_DIVISOR = 8
 
 Try = Callable[[int], bool]
@@ -178,10 +184,12 @@ def _scoring(search: _Search) -> ScoringCeiling:
     """Searched from small readings: a prompt that is scored takes less than one that is filled, as its logits go in pieces."""
     workload = search.job.workload
     small = [search.read(size, purpose="prefill") for size in SLOPE_BATCHES]
-    fixed, row = _line(small)
+    predicted = _of_line(search.job, _line(small))
+    if (rows := _middle(predicted, workload.max_batch)) is not None:
+        small = _replaced(small, search.read(rows, purpose="prefill"))
+        predicted = _of_line(search.job, _line(small))
     start = workload.max_batch if small[1].outcome == "fits" else 1
-    if fixed is not None and row:
-        start = max(1, predict(search.job.budget_bytes, fixed, row))
+    start = start if predicted is None else max(1, predicted)
     confirmed, limited_by = search.largest(search.read, start)
     return ScoringCeiling(
         prompt_tokens=whole_prompt_tokens(workload),
@@ -213,7 +221,11 @@ def _generation(search: _Search) -> Capacity:
     if prefill[0].outcome != "fits":
         return _finish(blank, search, confirmed=0, limited_by="memory")
     decode = [search.small(size, "decode") for size in SLOPE_BATCHES] if prefill[1].outcome == "fits" else []
-    known = _predicted(blank, prefill, decode, _written_later(session, job.workload))
+    later = _written_later(session, job.workload)
+    known = _predicted(blank, prefill, decode, later)
+    if decode and (rows := _middle(known.predicted, job.workload.max_batch)) is not None:
+        prefill, decode = _replaced(prefill, search.small(rows, "prefill")), _replaced(decode, search.small(rows, "decode"))
+        known = _predicted(blank, prefill, decode, later)
     largest_start = job.workload.max_batch if prefill[1].outcome == "fits" else SLOPE_BATCHES[1] - 1
     start = min(max(1, known.predicted or 1), job.workload.max_batch, largest_start)
     confirmed, limited_by = search.largest(search.fill, start)
@@ -293,6 +305,23 @@ def _predicted(blank: Capacity, prefill: list[Probe], decode: list[Probe], writt
         decode_bytes_per_row=decode_row,
         predicted=min(ceilings, default=None),
     )
+
+
+def _of_line(job: Job, line: tuple[int | None, int | None]) -> int | None:
+    fixed, row = line
+    return predict(job.budget_bytes, fixed, row) if fixed is not None and row else None
+
+
+def _middle(predicted: int | None, cap: int) -> int | None:
+    """Rows of a third small fill; None where few rows are predicted, or so many that the cap and not the prediction matters."""
+    if predicted is None or not 2 * SLOPE_BATCHES[1] <= predicted <= 2 * cap:
+        return None
+    return min(predicted, cap, max(MIDDLE_ROWS, predicted // MIDDLE_DIVISOR))
+
+
+def _replaced(small: list[Probe], third: Probe) -> list[Probe]:
+    """The two that are furthest from the first calls, if the third fits: the line is drawn through them."""
+    return [*small[1:], third] if third.outcome == "fits" and len(small) == len(SLOPE_BATCHES) else small
 
 
 def _line(small: list[Probe]) -> tuple[int | None, int | None]:

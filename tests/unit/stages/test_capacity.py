@@ -179,11 +179,37 @@ def test_the_process_itself_is_outside_the_budget() -> None:
 
 def test_the_search_stops_at_its_time_limit() -> None:
     """A clock past the limit ends the search with what is confirmed so far, or with None and a reason."""
-    found = find(Memory(device(), row_bytes=30_000), replace(WORK, fill_budget_s=8.0))
+    found = find(Memory(device(), row_bytes=30_000), replace(WORK, fill_budget_s=12.0))
     assert (found.confirmed, found.limited_by) == (33, "time")
     found = find(Memory(device(), row_bytes=30_000), replace(WORK, fill_budget_s=0.0))
     assert (found.confirmed, found.limited_by) == (None, "time")
     assert found.why_not == "no batch was confirmed within workload.fill_budget (0 s)"
+
+
+def test_a_third_small_fill_straightens_the_prediction() -> None:
+    """A model whose first calls leave 300 kB behind looks as if its row were heavier; a quarter of the first prediction shows it is not."""
+    cold = Memory(device(), row_bytes=30_000)
+    left: list[int] = []
+
+    def generate(requests):  # type: ignore[no-untyped-def]
+        if len(requests) > 1 and not left:
+            left.append(300_000)
+            cold.device.allocate(300_000)
+        yield from cold.generate(requests)
+
+    job = Job(workload=WORK, budget_bytes=2_000_000, base_bytes=0, seed=1)
+    found = capacity.find(Scripted(generate), cold.device, job, quiet)
+    small = [one.batch_size for one in found.probes if one.purpose == "decode"]
+    assert small[:2] == [1, 3] and len(small) == 3 and small[2] >= 8
+    assert (found.predicted, found.confirmed) == (56, 56)
+
+
+@pytest.mark.parametrize(("predicted", "cap", "rows"), [
+    (None, 64, None), (5, 64, None), (6, 64, 6), (20, 64, 8), (64, 64, 16), (120, 64, 30), (129, 64, None), (20, 4, None), (8, 4, 4),
+])  # fmt: skip
+def test_the_rows_of_the_third_small_fill(predicted: int | None, cap: int, rows: int | None) -> None:
+    """A quarter, at least eight, never more than predicted or than the cap; none where it would not matter."""
+    assert capacity._middle(predicted, cap) == rows
 
 
 def test_one_output_token_is_possible() -> None:
