@@ -1385,7 +1385,8 @@ def _check_speed(check: _Check, document: _Document, index: int) -> None:
     if check.kind in FOR_COST and check.maximum == 0:
         raise document.error(("checks", index, "maximum"), "maximum: a cost is greater than 0, so nothing could pass; found 0")
     if check.kind == "ceiling_ratio" and check.minimum == 0:
-        raise document.error(("checks", index, "minimum"), "minimum: a ratio of 0 asks nothing; 1.5 is half as many requests again, found 0")
+        what = "minimum: a ratio of 0 asks nothing; 1.5 is half as many requests again, found 0"
+        raise document.error(("checks", index, "minimum"), what)
     if check.kind not in FOR_SPEED:
         return
     if check.golden_set != "*":

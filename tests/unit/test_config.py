@@ -126,6 +126,31 @@ def test_sizes(tmp_path: Path, text: str, size: int) -> None:
     assert load_run(written(tmp_path, changed("450MB", text))).device.memory_budget_bytes == size
 
 
+def test_how_long_filling_and_timing_may_take(tmp_path: Path) -> None:
+    """15 minutes a ceiling, 20 for all timing, new processes; and what a config says instead."""
+    read = load_run(written(tmp_path))
+    assert (read.workload.fill_budget_s, read.timing.budget_s, read.timing.processes) == (900.0, 1200.0, "fresh")
+    text = changed("  prompt_tokens: 64\n", "  prompt_tokens: 64\n  fill_budget: 1h30min\ntiming: {budget: 90s, processes: kept}\n")
+    read = load_run(written(tmp_path, text))
+    assert (read.workload.fill_budget_s, read.timing.budget_s, read.timing.processes) == (5400.0, 90.0, "kept")
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ("  fill_budget: 15\n", "workload.fill_budget: '15' is not a duration; write a number with s, min or h"),
+        ("  fill_budget: 0s\n", "workload.fill_budget: '0s' is no time at all"),
+        ("  fill_budget: -1min\n", "workload.fill_budget: '-1min' is not a duration"),
+        ("timing: {budget: soon}\n", "timing.budget: 'soon' is not a duration"),
+        ("timing: {processes: new}\n", "timing.processes: must be 'fresh' or 'kept'; found 'new'"),
+    ],
+)
+def test_what_is_no_duration(tmp_path: Path, more: str, what: str) -> None:
+    """A number alone is refused: nobody knows of what; the line is said."""
+    error = refused(written(tmp_path, changed("  prompt_tokens: 64\n", f"  prompt_tokens: 64\n{more}")))
+    assert (error.line, what in str(error)) == (20, True), str(error)
+
+
 @pytest.mark.parametrize("text", ["450M", "lots", "-1MB", "0", "MB", ".nan", "nan", "inf", "1e999GB", "0.5B"])
 def test_what_is_no_size(tmp_path: Path, text: str) -> None:
     """Anything else is refused with its line."""

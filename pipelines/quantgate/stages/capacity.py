@@ -11,8 +11,8 @@ SmolLM2-135M came out as 9 MB and was 7; where many rows are predicted, a third 
 through it.
 
 The search starts at the prediction, widens and bisects. The ceiling is the largest batch that fits at full length every time it is tried;
-one more must fail, or the search cap or the workload's fill budget of time is reached, which is reported as ``>=`` and not as a maximum. A fill that passes the
-budget is ended at the step that passed it, and one that takes longer than the whole search may, where it stands.
+one more must fail, or the search cap or the workload's budget of time is reached, which is reported as ``>=`` and not as a maximum. A fill
+that passes the budget of memory is ended at the step that passed it, and one that takes longer than the whole search may, where it stands.
 
 Reading prompts for log-likelihoods has a ceiling of its own: what runs out of memory in one says nothing about the other.
 """
@@ -99,6 +99,7 @@ class _Search:
 
     def small(self, batch_size: int, purpose: Literal["prefill", "decode"]) -> Probe:
         """The peak of reading the prompts, or of the last decode step at full length: two tokens, watched apart."""
+        self.progress(len(self.probes), 0, f"a small fill of batch {batch_size}")
         workload, tokens = self.job.workload, min(SLOPE_TOKENS, self.job.workload.output_tokens)
         if purpose == "decode":
             workload = replace(workload, prompt_tokens=workload.prompt_tokens + workload.output_tokens - tokens)

@@ -1,11 +1,13 @@
 """Time a variant beside the reference, quadruple by quadruple, until what is asked is shown or the time is used up.
 
 Each side runs in a process of its own, and one works at a time: reference, variant, variant, reference. Points take turns, the one with the
-fewest quadruples first, so that a drift of the machine falls on all alike. Two processes of the same model differ for as long as they live,
-by where their memory happens to lie: by 3 % on a CPU whose quadruples were 1 % apart. What a policy decides on is therefore never timed twice
-in the same pair of processes, so that its interval over quadruples contains that difference. Nothing is timed that does not fit into what is left of the
-budget: a step's cost is predicted from the steps before it, and a generation that runs past the end of the budget is ended there. What is
-left out is noted with the reason.
+fewest quadruples first, so that a drift of the machine falls on all alike.
+
+Two processes of the same model differ for as long as they live: by 3 % on a CPU whose quadruples were 1 % apart. What a policy decides on
+is therefore never timed twice in the same pair of processes, so that its interval over quadruples contains that difference.
+
+Nothing is timed that does not fit into what is left of the budget: a step's cost is predicted from the steps before it, and a generation
+that runs past the end of the budget is ended there. What is left out is noted with the reason.
 
 How often one looks at a check is fixed beforehand (``stats.speed``). More quadruples are timed only as far as the next planned look, and
 only where all of them fit into the budget: between two looks nothing can be shown.

@@ -141,7 +141,8 @@ def test_a_moved_reference_is_not_a_regressed_variant() -> None:
     now = replace(found, fingerprint=replace(found.fingerprint, libraries={"torch": "2.14"}))
     decision = decided(now)
     assert (decision.outcome, decision.chosen) == ("not_measured", None)
-    assert decision.because.startswith("Promotion is blocked: the baseline moved: the reference moved from the baseline of run night-1 on everyday")
+    said = "Promotion is blocked: the baseline moved: the reference moved from the baseline of run night-1 on everyday"
+    assert decision.because.startswith(said)
     for words in ("loses 10.0 points", "of 200 items 20 right then and wrong now", "a loss of 1.0 points", "torch 2.13 -> 2.14", "accept"):
         assert words in decision.because
     int8 = next(one for one in decision.verdicts if one.variant == "int8")
@@ -248,8 +249,8 @@ def test_a_baseline_that_could_not_be_read_is_not_measured() -> None:
     """Missing or altered: the reason stands in the headline, and a moved reference is not spoken of."""
     decision = decided(tonight(None, why_not="there is no file b.json yet; look at it"))
     assert decision.outcome == "not_measured"
-    said = "Promotion is blocked: the baseline cannot be used: the reference has no baseline to be compared with: there is no file b.json yet"
-    assert decision.because.startswith(said)
+    said = "the baseline cannot be used: the reference has no baseline to be compared with: there is no file b.json yet"
+    assert decision.because.startswith(f"Promotion is blocked: {said}")
     assert list(baseline.foreseen(tonight(None, why_not="x").baseline, (), None)) == ["x"]  # type: ignore[arg-type]
 
 

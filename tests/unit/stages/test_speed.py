@@ -125,7 +125,8 @@ def test_quadruples_of_the_same_processes_say_what_their_interval_lacks() -> Non
 
     def said(*pairs: int | None) -> str:
         run = speed_run(EVEN)
-        return check(replace(run, quadruples=tuple(replace(one, pair=pair) for one, pair in zip(run.quadruples, pairs, strict=True)))).because
+        quadruples = tuple(replace(one, pair=pair) for one, pair in zip(run.quadruples, pairs, strict=True))
+        return check(replace(run, quadruples=quadruples)).because
 
     count = len(EVEN)
     assert "of 1 pair of processes, whose own difference it does not contain" in said(*[None] * count) == said(*[1] * count)
