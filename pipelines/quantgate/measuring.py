@@ -9,7 +9,7 @@ it again. Speed is never used again: machines drift. A failure is evidence of it
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,6 +57,8 @@ from quantgate.texts import Texts
 
 SEED = 20240229
 IDENTITY_ROWS_DIVISOR = 4
+HOST_KINDS = ("cpu", "fake")
+"""Devices of which the fingerprint says all; any other is asked for its model and driver."""
 MOST_DEATHS = 2
 """Processes that may die while a variant is timed, before the variant is given up."""
 T = TypeVar("T")
@@ -84,6 +86,8 @@ class Run:
     """What divergence is taken over, where it is not the prompts."""
     roofs: Roofs | None = None
     """What the device can do at most; None where nothing is timed."""
+    accelerator: Mapping[str, Any] = field(default_factory=dict)
+    """What tells the device from another one of its kind, where it is not the CPU that the fingerprint names."""
 
 
 def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...]:
@@ -113,6 +117,7 @@ def _is_filled(variant: Variant) -> bool:
 def measure_all(work: Run) -> None:
     """Build all, then load, score and fill each, then time. The reference comes first: nothing is worth measuring without it."""
     variants = sorted(work.config.variants, key=lambda one: one.role != "reference")
+    work.accelerator = _accelerator(work)
     for variant in variants:
         work.evidence[variant.name] = VariantEvidence(variant=variant)
         with _failures(work, variant, "quantize"):
@@ -236,7 +241,18 @@ def key_of(work: Run, **parts: Any) -> str:
 
 
 def _machine(work: Run) -> dict[str, Any]:
-    return {"cpu": work.fingerprint.cpu, "platform": work.fingerprint.platform, "device": rundir.plain(work.config.device)}
+    known = work.fingerprint
+    return {"cpu": known.cpu, "platform": known.platform, "device": rundir.plain(work.config.device), **work.accelerator}
+
+
+def _accelerator(work: Run) -> dict[str, Any]:
+    """Model, size, driver and allocator, so that another card in the same machine is measured anew; of one that does not tell, every time."""
+    if work.config.device.kind in HOST_KINDS:
+        return {}
+    with ExitStack() as stack, suppress(MeasureError):
+        found = _Lazy(work, work.config.reference, stack).ask("device_info", DeviceInfo, device=work.config.device)
+        return {"accelerator": (found.kind, found.name, found.total_bytes, found.driver, found.allocator)}
+    return {"run": work.info.run_id}
 
 
 def _way(work: Run, variant: Variant) -> dict[str, Any]:

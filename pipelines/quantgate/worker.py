@@ -36,6 +36,7 @@ from quantgate.records import (
     CanaryReading,
     Capacity,
     DeviceConfig,
+    DeviceInfo,
     DeviceState,
     Distributions,
     DivergenceConfig,
@@ -401,6 +402,10 @@ def _roof(desk: Desk, request: dict[str, Any]) -> Roofs:
     return roof.measure(_device(request), _record(request, "job", roof.Job), desk.progress)
 
 
+def _device_info(desk: Desk, request: dict[str, Any]) -> DeviceInfo:
+    return _device(request).info
+
+
 def _device_state(desk: Desk, request: dict[str, Any]) -> DeviceState:
     return _device(request).state()
 
@@ -430,6 +435,7 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "batching_serve": _batching_serve,
     "speculate": _speculate,
     "roof": _roof,
+    "device_info": _device_info,
     "device_state": _device_state,
 }
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from chain import Chain, items, report_of, reused_of, write_golden
-from quantgate import rundir
+from quantgate import plugins, rundir
+from quantgate.devices.fake import FakeDevice
 from quantgate.errors import RunFolderError
+from quantgate.records import DeviceConfig
 
 RESULTS: dict[str, Any] = {"acc": np.float32(2 / 3), "ok": np.bool_(True), "kl": float("nan"), "n": np.int64(3)}
 
@@ -79,6 +84,34 @@ def test_b15_a_search_that_ran_out_of_time_is_made_again(chain: Chain) -> None:
     for expected in (False, True):
         chain.run(workload={**short, "fill_budget": "1min"})
         assert ("capacity" in reused_of(chain.last)["int8"]) is expected
+
+
+class Card(FakeDevice):
+    """A card whose model and driver a test sets."""
+
+    model, driver = "card 80", "550.1"
+
+    def __init__(self, config: DeviceConfig) -> None:
+        super().__init__(config)
+        self.info = replace(self.info, kind="card", name=self.model, driver=self.driver)
+
+
+def test_what_another_card_or_driver_gave_is_not_used_again(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same machine and config with another card, or the same card with another driver: built artifacts stay, measurements do not."""
+    points = [EntryPoint("card", f"{__name__}:Card", "quantgate.device")]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == "quantgate.device" else [])
+    monkeypatch.setitem(sys.modules, __name__, ModuleType(__name__))
+    sys.modules[__name__].Card = Card  # type: ignore[attr-defined]
+    device = {"kind": "card", "threads": 1, "memory_budget": "450MB"}
+    expected = [("card 80", "550.1", False), ("card 80", "550.1", True), ("card 40", "550.1", False), ("card 40", "560.2", False)]
+    for model, driver, reused in expected:
+        monkeypatch.setattr(Card, "model", model)
+        monkeypatch.setattr(Card, "driver", driver)
+        done = chain.run(device=device)
+        assert done.code == 0, done.err
+        stages = reused_of(chain.last)["int8"]
+        assert ("capacity" in stages, any(one.startswith("score") for one in stages)) == (reused, reused), stages
+    assert "quantize" in stages
 
 
 def test_b86_a_sealed_golden_set_is_not_edited(chain: Chain) -> None:
