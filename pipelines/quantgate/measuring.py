@@ -246,7 +246,7 @@ def _machine(work: Run) -> dict[str, Any]:
 
 
 def _accelerator(work: Run) -> dict[str, Any]:
-    """Model, size, driver and allocator, so that another card in the same machine is measured anew; of one that does not tell, every time."""
+    """Model, size, driver and allocator: another card in the same machine is measured anew, one that does not tell in every run."""
     if work.config.device.kind in HOST_KINDS:
         return {}
     with ExitStack() as stack, suppress(MeasureError):

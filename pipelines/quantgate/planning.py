@@ -7,7 +7,9 @@ asked when it runs.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -56,11 +58,12 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
     admission.check(goldens, config, allow_underpowered=True)  # too few items are one refusal among others here
     references = tuple(golden.reference_of(one) for one in goldens)
     described, why_no_model = _described(config)
-    device, why_no_device = _device(config)
+    with _unheard():
+        device, why_no_device = _device(config)
     sizes = _sizes(config, described)
     total = device.total_bytes if device else None
     budget = config.device.memory_budget_bytes or total
-    with _base(config, described) as base:
+    with _base(config, described) as base, _unheard():
         variants = tuple(_variant(config, one, sizes, (budget, total), base) for one in config.variants)
     variants = _with_times(config, variants, goldens)
     known = [stage.seconds for one in variants for stage in one.stages if stage.seconds is not None]
@@ -86,6 +89,21 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
     against += [why_no_model] if why_no_model and config.engine != "fake" else []
     noisy = [] if allow_underpowered else [plan.why_noisy(one, config.policy) for one in questions if one.rule.tier == "required"]
     return replace(found, refusals=(*against, *forecast.refusals(found, config.policy, least), *(one for one in noisy if one is not None)))
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Libraries speak of kernels that they lack when they are loaded, some past Python's streams; what is missing is told as a refusal."""
+    sys.stderr.flush()
+    heard = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(heard, 2)
+        os.close(heard)
 
 
 def _learned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> Iterator[str]:

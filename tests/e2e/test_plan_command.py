@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import tiny
 from chain import CONTROL, REFERENCE, Chain, candidate, verdicts_of
+from quantgate import planning
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWN = {"count": 4, "prompt_tokens": 6, "output_tokens": 4}
@@ -118,6 +120,22 @@ SHAPES = {
     "num_key_value_heads": 16, "vocab_size": 1000, "tie_word_embeddings": True,
 }  # fmt: skip
 """A model of 218 million weights in its layers."""
+
+
+def test_libraries_that_announce_themselves_are_not_heard(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a library writes past Python's streams while it is loaded is not part of the plan; what is written afterwards is there."""
+
+    def loud(config: Any) -> Any:
+        os.write(2, b"no kernels for this machine\n")
+        return heard(config)
+
+    heard = planning._device
+    monkeypatch.setattr(planning, "_device", loud)
+    assert chain.cli("plan", chain.config()).code == 0
+    os.write(2, b"afterwards\n")
+    assert capfd.readouterr().err == "afterwards\n"
 
 
 def test_what_does_not_fit_the_budget_is_not_run(chain: Chain) -> None:
