@@ -654,7 +654,7 @@ def _time(work: Run, reference: Variant, variant: Variant, budget_s: float | Non
     job = _job(work, base, one, budget_s)
     name, workloads = f"variants/{variant.name}/speed", tuple(job.workloads.values())
     parts = {"artifact": one.artifact, "base": base.artifact, "targets": job.targets, "workloads": workloads, "looks": sizes}
-    key = key_of(work, run=work.info.run_id, **parts, **_way(work, variant))
+    key = key_of(work, run=work.info.run_id, fresh=job.fresh, **parts, **_way(work, variant))
 
     def keep(run: SpeedRun) -> None:
         work.shelf.keep(name, kind="speed", key=key, record=run, share=False)
