@@ -263,7 +263,9 @@ def _ceiling_ratio(_: CheckRule, subject: Subject) -> Iterator[Figure]:
     """A reference that reached the search cap has no known ceiling; a variant that did holds at least what it reached."""
     name, base, found = "ceiling/ratio", subject.reference.capacity, subject.variant.capacity
     if base is None or not base.confirmed or base.confirmed < 0 or base.limited_by != "memory":
-        yield Figure(name=name, why_not="the reference's batch ceiling is not known")
+        beyond = base is not None and base.confirmed and base.limited_by == "search cap"
+        hint = f": its search stopped at {base.confirmed}; raise 'max_batch' in the workload" if base is not None and beyond else ""
+        yield Figure(name=name, why_not=f"the reference's batch ceiling is not known{hint}")
     elif found is None or found.confirmed is None or found.confirmed < 0:
         yield Figure(name=name, why_not="its batch ceiling is not known")
     elif (reason := _other_workload(subject) or _other_device(subject)) is not None:
@@ -535,7 +537,7 @@ def _limit(rule: CheckRule, figure: Figure) -> Check:
     if reason := _why_no_limit(figure, given, low):
         if figure.invalid:
             return Check(name=figure.name, tier=rule.tier, outcome="fail", because=reason, margin=limit)
-        because = f"is not measured: {reason}"
+        because = f"is not measured: {reason}{f'; {_asked(figure.name, rule)}' if given else ''}"
         return Check(name=figure.name, tier=rule.tier, outcome="not_measured", because=because, margin=limit)
     high = value is not None and rule.maximum is not None and value > rule.maximum
     said = figure.sentence.format(_said(rule.kind, value, "down" if low else "up" if high else "nearest"))

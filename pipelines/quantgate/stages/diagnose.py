@@ -147,7 +147,7 @@ def _room(one: VariantEvidence, reference: VariantEvidence) -> float | None:
 def _grown(one: VariantEvidence, reference: VariantEvidence) -> float | None:
     """The batch that was confirmed over the reference's: what a prediction of its speed is compared at."""
     now, then = (None if each.capacity is None else each.capacity.confirmed for each in (reference, one))
-    return then / now if now and then else None
+    return then / now if now and then and not _open_ended(reference) else None
 
 
 def _gain(batch_ratio: float, exponent: float | None) -> float:
@@ -156,7 +156,9 @@ def _gain(batch_ratio: float, exponent: float | None) -> float:
 
 
 def _promised(room: float, one: VariantEvidence, reference: VariantEvidence, exponent: float | None) -> str:
-    batch, grown = None if reference.capacity is None else reference.capacity.confirmed, _grown(one, reference)
+    grown, batch = _grown(one, reference), None if reference.capacity is None else reference.capacity.confirmed
+    if reference.capacity is not None and _open_ended(reference):  # what the search stopped at is no ceiling
+        batch = reference.capacity.predicted
     rows = f", batch {q.count(batch)} -> {q.count(int(batch * room))}" if batch else ""
     words = f"{q.ratio(room)} the room for requests{rows}"
     if exponent is None:
@@ -167,13 +169,16 @@ def _promised(room: float, one: VariantEvidence, reference: VariantEvidence, exp
 
 def _measured(one: VariantEvidence, reference: VariantEvidence, gain: float | None) -> str:
     now, then = (None if each.capacity is None else each.capacity.confirmed for each in (reference, one))
-    parts = [f"batch {q.count(now)} -> {_held(one)}"] if now is not None and then is not None else ["its batch ceiling was not measured"]
-    return ", ".join([*parts, "its speed there was not measured" if gain is None else f"{q.ratio(gain)} the tokens/s there"])
+    held = "its batch ceiling was not measured" if now is None or then is None else f"batch {_held(reference)} -> {_held(one)}"
+    return f"{held}, {'its speed there was not measured' if gain is None else f'{q.ratio(gain)} the tokens/s there'}"
+
+
+def _open_ended(one: VariantEvidence) -> bool:
+    return one.capacity is not None and one.capacity.limited_by in ("search cap", "time")
 
 
 def _held(one: VariantEvidence) -> str:
-    open_ended = one.capacity is not None and one.capacity.limited_by in ("search cap", "time")
-    return f"{'>= ' if open_ended else ''}{q.count(None if one.capacity is None else one.capacity.confirmed)}"
+    return f"{'>= ' if _open_ended(one) else ''}{q.count(None if one.capacity is None else one.capacity.confirmed)}"
 
 
 def _quality(one: VariantEvidence, verdict: Verdict | None) -> str:

@@ -54,7 +54,7 @@ def _ceilings(base: dict[str, Any], found: dict[str, Any]) -> Check:
             {"confirmed": 10, "limited_by": "search cap"},
             {"confirmed": 16},
             "not_measured",
-            "the reference's batch ceiling",
+            "not known: its search stopped at 10; raise 'max_batch' in the workload; at least 1.5x is asked for",
         ),
         ({"confirmed": 0}, {"confirmed": 16}, "not_measured", "the reference's batch ceiling"),
         ({"confirmed": None}, {"confirmed": 16}, "not_measured", "the reference's batch ceiling"),

@@ -104,6 +104,14 @@ def test_a_ceiling_that_memory_did_not_set(limited_by: str) -> None:
     assert found.limit == "abstain"
 
 
+@pytest.mark.parametrize(("predicted", "rows"), [(40, ", batch 40 -> 170"), (None, "")])
+def test_what_the_search_stopped_at_is_no_ceiling(predicted: int | None, rows: str) -> None:
+    """A cap of 12 is not multiplied: the prediction is, or nothing; and what is told of the measured batches begins with ``>=``."""
+    found = diagnosed(reference(limited_by="search cap", predicted=predicted), candidate(), made.known_bad()).levers[0]
+    assert f"int8: 4.26x the room for requests{rows}, tokens/s about" in found.predicted
+    assert "at the batch that was confirmed" not in found.predicted and "batch >= 12 -> >= 48" in found.measured
+
+
 def test_not_even_one_request() -> None:
     """Confirmed 0: batch 1 is what failed, and compute is idle for want of anything to do."""
     found = diagnosed(reference(confirmed=0, probes=(probe(1, "out of memory", 6000),)), candidate(), made.known_bad())
