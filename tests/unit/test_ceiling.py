@@ -200,11 +200,11 @@ def test_a_config_file_and_a_folder_are_the_same(capsys: pytest.CaptureFixture[s
 
 def test_most_room_is_the_row_that_holds_most(capsys: pytest.CaptureFixture[str]) -> None:
     """Where the first row holds nothing, the best row is named and not the first that holds something."""
-    found = said(capsys, *TEXTBOOK[:-1], "10GB", "--head-dim", "128")
-    assert "Most room with 4-bit weights with a cache in fp16: 5 requests." in found
-    assert "Most room with 8-bit weights with a cache in q4_0: 6 requests." in said(
-        capsys, *TEXTBOOK[:-1], "10GB", "--weights", "16,8", "--kv", "fp16,q4_0"
-    )
+    words = [*TEXTBOOK[:-1], "12GB"]
+    assert [row["max_batch"] for row in rows(capsys, *words)] == [0, 3, 7]
+    assert "Most room with 4-bit weights with a cache in fp16: 7 requests." in said(capsys, *words)
+    found = said(capsys, *words, "--weights", "16,8", "--kv", "fp16,q4_0")
+    assert "Most room with 8-bit weights with a cache in q4_0: 13 requests." in found
 
 
 def test_doubled_is_twice_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
