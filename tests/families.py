@@ -49,6 +49,10 @@ COUNTED: Mapping[str, dict[str, Any]] = {
     "gpt2": _OLD,
     "gpt_bigcode multi-query": {**_OLD, "multi_query": True},
     "opt": {"ffn_dim": 96, "word_embed_proj_dim": 64},
+    "opt projected": {
+        "ffn_dim": 96, "word_embed_proj_dim": 32, "do_layer_norm_before": False, "enable_bias": False, "tie_word_embeddings": False,
+    },
+    "opt bare": {"ffn_dim": 96, "word_embed_proj_dim": 64, "layer_norm_elementwise_affine": False},
     "bloom": {"n_layer": 3, "n_head": 4},
     "falcon multi-query": {"multi_query": True, "new_decoder_architecture": False},
     "falcon new": {"multi_query": True, "new_decoder_architecture": True, "num_kv_heads": 2},

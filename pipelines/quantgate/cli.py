@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from shutil import get_terminal_size
@@ -54,6 +55,7 @@ READER_LEFT = 128 + signal.SIGPIPE
 """What a shell shows of a program whose reader went away (``| head``)."""
 COMMANDS = ("baseline", "golden", "ceiling", "plan", "diagnose", "init", "publish", "rollback", "signoff", "trend", "verify")
 """Commands with a module of their own in ``commands/``."""
+NEGATIVE = re.compile(r"-\.?\d")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -61,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a letter that the terminal's encoding lacks is no reason to fail
             stream.reconfigure(errors="backslashreplace")
-    arguments = _parser().parse_args(argv)
+    arguments = _arguments(sys.argv[1:] if argv is None else argv)
     signal.signal(signal.SIGTERM, _interrupt)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # measuring a model is nobody else's business
     try:
@@ -108,6 +110,34 @@ def _flushed(code: int) -> int:
 # ---------------------------------------------------------------------------------------------- the parser
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuses in one line, as every other error of the command line is told."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"quantgate: {message}; {self.prog} --help shows what is allowed, with an example\n")
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(_joined(words))
+    if rest:
+        parser.prog = arguments.asked
+        parser.error(f"not known here: {' '.join(rest)}")
+    return arguments
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """``--memory -1GB`` as ``--memory=-1GB``: a negative value is for its command to refuse, and no option of its own."""
+    found: list[str] = []
+    for word in words:
+        before = found[-1] if found else ""
+        if NEGATIVE.match(word) and before.startswith("--") and "=" not in before and "--" not in found:
+            found[-1] = f"{before}={word}"
+        else:
+            found.append(word)
+    return found
+
+
 class _Version(argparse.Action):
     """Looks the version up only when it is asked for."""
 
@@ -117,7 +147,7 @@ class _Version(argparse.Action):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="quantgate",
         description="Measures quantized variants of a language model against the unquantized one and decides whether one may go out.",
         epilog=EPILOG,
@@ -149,7 +179,7 @@ def _add(
         epilog=f"example:\n  {example}\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(command=action)
+    parser.set_defaults(command=action, asked=parser.prog)
     return parser
 
 

@@ -8,7 +8,7 @@ what fits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
@@ -22,6 +22,8 @@ LAYOUTS: tuple[EngineLayout, ...] = ("architecture", "transformers", "vllm")
 VLLM_BLOCK_TOKENS = 16
 FLOAT32_BYTES = 4
 MOST_IN_GROUP, FEWEST_IN_GROUP = 64, 8
+MOST_DEVICES = 1024
+"""How far the numbers of devices are listed that would be even."""
 _LATENT_TILE = 128
 
 
@@ -264,23 +266,36 @@ def _hybrid_block(shape: ModelShape, layout: Layout, page_bytes: int) -> int:
 
 
 def split(shape: ModelShape, devices: int) -> ModelShape:
-    """One device's part under tensor parallelism: KV heads are divided and, where there are fewer than devices, repeated, never 0.
+    """One device's part under tensor parallelism: query heads are divided; KV heads too or, where they are fewer, repeated, never 0.
 
-    A latent vector is kept whole on every device. Raises ``ConfigError`` where heads can be neither divided nor repeated evenly.
+    A latent vector is kept whole on every device. Raises ``ConfigError`` where that is not even, with the numbers of devices that are.
     """
     if devices < 1:
         raise ConfigError(f"tensor parallelism over {devices} devices is not possible; at least 1 is needed")
     if devices == 1:
         return shape
+    different = dict.fromkeys(shape.layers)
+    if (why := _why_uneven(different, devices)) is not None:
+        possible = ", ".join(str(one) for one in range(1, MOST_DEVICES + 1) if _why_uneven(different, one) is None)
+        raise ConfigError(f"{why} over {devices} devices; possible numbers of devices are {possible}")
     return replace(shape, layers=tuple(_part(layer, devices) for layer in shape.layers))
+
+
+def _why_uneven(layers: Iterable[LayerShape], devices: int) -> str | None:
+    """What cannot be divided, or None."""
+    for layer in layers:
+        heads = layer.kv_heads
+        if layer.query_heads % devices:
+            return f"{layer.query_heads} query heads cannot be divided evenly"
+        if layer.kind != "latent" and heads and heads % devices and devices % heads:
+            return f"{heads} KV heads can neither be divided nor repeated evenly"
+        if layer.state_elements % devices or layer.recurrent_elements % devices:
+            return f"a state of {layer.state_elements} elements cannot be divided"
+    return None
 
 
 def _part(layer: LayerShape, devices: int) -> LayerShape:
     heads = layer.kv_heads
-    if layer.kind != "latent" and heads and heads % devices and devices % heads:
-        raise ConfigError(f"{heads} KV heads can neither be divided nor repeated evenly over {devices} devices")
-    if layer.state_elements % devices or layer.recurrent_elements % devices:
-        raise ConfigError(f"a state of {layer.state_elements} elements cannot be divided over {devices} devices")
     return replace(
         layer,
         kv_heads=heads if layer.kind == "latent" else max(1, heads // devices) if heads else 0,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib import import_module, metadata
@@ -16,10 +17,12 @@ from typing import Any
 from quantgate.errors import ConfigError, MissingModel
 from quantgate.parameters import Matrices, matrices_of_config
 from quantgate.records import ModelSource
-from quantgate.shapes import Config, shape_of_config
+from quantgate.shapes import Config, shape_of_config, text_config
 from quantgate.weightbytes import matrices_of_folder
 
 LARGEST_BYTES = 16 * 2**20
+_QUANTIZED = ("quantization_config", "compression_config")
+_METHOD = re.compile(r"[\w.+-]{1,40}")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -36,6 +39,8 @@ class Described:
 
 def describe(model: str) -> Described:
     """Config and weights' shapes of a model. Raises ``MissingModel`` or ``ConfigError`` with the file and what is wrong in it."""
+    if not model.strip():
+        raise MissingModel("the model's name is empty; give a model folder, a config.json, a .gguf file or a hub id (owner/name)")
     path = Path(model).expanduser()
     if path.suffix == ".gguf" and path.is_file():
         return _of_gguf(path)
@@ -105,6 +110,28 @@ def read_config(file: Path) -> Config:
     return found
 
 
+def quantized_as(config: Config) -> str | None:
+    """How a checkpoint is already quantized, in words: ``gptq, 4 bits``. None where its config says nothing of it."""
+    found = next((one for key in _QUANTIZED for part in (config, text_config(config)) if (one := part.get(key)) is not None), None)
+    if found is None:
+        return None
+    if not isinstance(found, Mapping):
+        return "its config does not say how"
+    loaded = next((bits for bits in (4, 8) if found.get(f"load_in_{bits}bit") is True), None)
+    method = found.get("quant_method") or ("bitsandbytes" if loaded else None)
+    named = method if isinstance(method, str) and _METHOD.fullmatch(method) else "by a method that its config does not name"
+    bits = loaded or next((bits for bits in _stated_bits(found) if type(bits) is int and 1 <= bits <= 32), None)
+    return named if bits is None else f"{named}, {bits} bits"
+
+
+def _stated_bits(found: Mapping[str, Any]) -> Iterator[Any]:
+    yield from (found.get(key) for key in ("bits", "w_bit", "num_bits"))
+    groups = found.get("config_groups")
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        weights = group.get("weights") if isinstance(group, Mapping) else None
+        yield weights.get("num_bits") if isinstance(weights, Mapping) else None
+
+
 def _config_file(model: str, path: Path) -> Path:
     if path.is_dir():
         if not (path / "config.json").is_file():
@@ -113,8 +140,17 @@ def _config_file(model: str, path: Path) -> Path:
     if path.exists():
         return path
     if not _HUB_ID.fullmatch(model):
-        raise MissingModel(f"there is no file or folder {path.absolute()}, and '{model}' is no id of the hub (owner/name)")
+        no_id = f"'{model}' is no id of the hub (owner/name){_id_alone(model)}"
+        raise MissingModel(f"there is no file or folder {path.absolute()}, and {no_id}")
     return _hub_file(model)
+
+
+def _id_alone(model: str) -> str:
+    """What to do where a revision stands behind the id."""
+    name, mark, revision = model.partition("@")
+    if not mark or not _HUB_ID.fullmatch(name):
+        return ""
+    return f": give the id alone, {name}, or for revision {revision or 'of your choice'} the folder or config.json that you fetched of it"
 
 
 def _hub_file(model: str, revision: str | None = None) -> Path:

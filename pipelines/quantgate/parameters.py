@@ -53,6 +53,8 @@ class _Family:
     """Feed-forward width over hidden where the config gives none."""
     positions: int | None = None
     """Learned positions: rows beyond the longest context."""
+    embedding_width: tuple[str, ...] = ()
+    """Where tokens may be embedded in another width than the model's, with a matrix into it and one out of it."""
     embedding_norm: bool = False
     sinks: bool = False
     experts: tuple[str, ...] = ()
@@ -95,7 +97,10 @@ _FAMILIES: Mapping[str, _Family] = {
     "codegen": _plain(norms=1, qkv_bias=False, out_bias=False, head_bias=True, **_FOUR),
     "gpt2": _plain(positions=0, **_FOUR),
     "gpt_bigcode": _plain(positions=0, **_FOUR),
-    "opt": _plain(inner=("ffn_dim",), positions=2, refused=("_remove_final_layer_norm",)),
+    "opt": _plain(
+        inner=("ffn_dim",), positions=2, embedding_width=("word_embed_proj_dim",),
+        qkv_bias="+enable_bias", out_bias="+enable_bias", mlp_bias="+enable_bias",
+    ),
     "bloom": _plain(embedding_norm=True, inner=(), inner_times_hidden=4),
     "falcon": _plain(
         norms=0, qkv_bias="bias", out_bias="bias", mlp_bias="bias", inner=("ffn_hidden_size",), inner_times_hidden=4
@@ -148,19 +153,23 @@ class _Model:
 
     def everything(self) -> Iterator[Matrices]:
         shape = shape_of_config(self.text)
-        yield Matrices(part="embedding", rows=shape.vocabulary, columns=self.hidden)
+        embedded = optional(self.text, self.spec.embedding_width) or self.hidden
+        yield Matrices(part="embedding", rows=shape.vocabulary, columns=embedded)
+        if embedded != self.hidden:
+            yield Matrices(part="linear", rows=self.hidden, columns=embedded)
+            yield Matrices(part="linear", rows=embedded, columns=self.hidden)
         if self.spec.positions is not None:
             longest = whole(self.text, ("max_position_embeddings", "n_positions"))
             yield Matrices(part="embedding", rows=longest + self.spec.positions, columns=self.hidden)
         if not shape.tied:
-            yield Matrices(part="head", rows=shape.vocabulary, columns=self.hidden)
+            yield Matrices(part="head", rows=shape.vocabulary, columns=embedded)
             if self.on(self.spec.head_bias):
                 yield _vectors(shape.vocabulary)
         elif self.on(self.spec.head_bias):
             yield _vectors(shape.vocabulary)
-        yield _vectors(self.hidden, (1 + self.spec.embedding_norm) * self.spec.norm_vectors)
+        yield _vectors(self.hidden, (self.final_norms() + self.spec.embedding_norm) * self.norm_vectors())
         for number, layer in enumerate(shape.layers):
-            yield _vectors(self.hidden, self.norms() * self.spec.norm_vectors)
+            yield _vectors(self.hidden, self.norms() * self.norm_vectors())
             yield from self.latent() if layer.kind == "latent" else self.attention(layer)
             yield from self.feed_forward(number)
 
@@ -170,6 +179,16 @@ class _Model:
         if self.text.get("new_decoder_architecture"):
             return optional(self.text, ("num_ln_in_parallel_attn",)) or 2
         return 1 if self.text.get("parallel_attn", True) else 2
+
+    def final_norms(self) -> int:
+        """Norms behind the last layer: OPT has none where each layer ends with its own."""
+        if family(self.text) != "opt":
+            return 1
+        return int(bool(self.text.get("do_layer_norm_before", True)) and not self.text.get("_remove_final_layer_norm"))
+
+    def norm_vectors(self) -> int:
+        bare = family(self.text) == "opt" and not self.text.get("layer_norm_elementwise_affine", True)
+        return 0 if bare else self.spec.norm_vectors
 
     def on(self, flag: Flag) -> bool:
         if isinstance(flag, bool):

@@ -13,11 +13,12 @@ def size_bytes(value: str | int | float) -> int:
     unit = next((one for one in sorted(SIZE_UNITS, key=len, reverse=True) if text.endswith(one)), "")
     number = text.removesuffix(unit) if unit else text
     try:
-        size = int(float(number) * SIZE_UNITS.get(unit, 1))
+        exact = float(number) * SIZE_UNITS.get(unit, 1)
+        size = int(exact)
     except (ValueError, OverflowError):
-        size = -1
-    if size < 0:
-        raise ValueError(f"'{value}' is not a size; {EXPECTED}")
+        raise ValueError(f"'{value}' is not a size; {EXPECTED}") from None
+    if exact < 0:
+        raise ValueError(f"'{value}' is negative, and a size is at least 0; {EXPECTED}")
     if size > LARGEST_TIB * 2**40:
         raise ValueError(f"'{value}' is more than {LARGEST_TIB:,} TiB, which no machine has; check the number and its unit")
     return size

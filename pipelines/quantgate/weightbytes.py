@@ -19,6 +19,7 @@ from quantgate.records import Variant
 
 FLOAT_BITS = (16, 32)
 FEWEST_BITS, MOST_BITS = 2, 8
+ALLOWED_BITS = f"{FEWEST_BITS} to {MOST_BITS}, 16 and 32"
 _LARGEST_HEADER_BYTES = 100 * 2**20
 _FLOAT_IN_MEMORY = frozenset({"rtn"})
 """Quantizers whose variants keep their values in float: scored, never filled."""
@@ -58,8 +59,7 @@ def usual_packing(bits: int) -> Packing:
     if bits in FLOAT_BITS:
         return Packing(bits=bits, float_bytes=bits // 8)
     if not FEWEST_BITS <= bits <= MOST_BITS:
-        allowed = f"{FEWEST_BITS} to {MOST_BITS}, 16 and 32"
-        raise ConfigError(f"weights of {bits} bits are not known; allowed are {allowed}")
+        raise ConfigError(f"weights of {bits} bits are not known; allowed are {ALLOWED_BITS}")
     return Packing(bits=bits, group=None if bits == MOST_BITS else 64, scale_bytes=4)
 
 

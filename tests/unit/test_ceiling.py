@@ -19,7 +19,10 @@ from quantgate.kvcache import kv_cache_gb, max_batch_from_memory
 TEXTBOOK = ["--params", "8e9", "--layers", "32", "--hidden", "4096", "--heads", "32", "--kv-heads", "32", "--memory", "24GB"]
 KEYS = {
     "weight_bits", "weight_bytes", "kv_dtype", "kv_bytes_per_token", "kv_bytes_per_request", "state_bytes_per_request", "max_batch",
-    "layout",
+    "layout", "kv_bytes_per_request_at_least",
+}  # fmt: skip
+DOCUMENT_KEYS = {
+    "model", "tokens", "memory_bytes", "rows", "overhead_bytes", "parameters", "context_tokens", "block_tokens", "tensor_parallel", "notes",
 }  # fmt: skip
 LLAMA = {
     "model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
@@ -29,11 +32,16 @@ LLAMA = {
 
 def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
     """The rows of the JSON document."""
+    return list(document(capsys, *words)["rows"])
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """The JSON document, with the keys that it has."""
     assert main(["ceiling", *words, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert set(document) == {"model", "tokens", "memory_bytes", "rows"}
-    assert all(set(row) == KEYS for row in document["rows"])
-    return list(document["rows"])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert set(found) == DOCUMENT_KEYS
+    assert all(set(row) == KEYS for row in found["rows"])
+    return found
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -190,6 +198,125 @@ def test_a_config_file_and_a_folder_are_the_same(capsys: pytest.CaptureFixture[s
     assert one == rows(capsys, config(folder), "--memory", "1GB")
 
 
+def test_most_room_is_the_row_that_holds_most(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the first row holds nothing, the best row is named and not the first that holds something."""
+    words = [*TEXTBOOK[:-1], "12GB"]
+    assert [row["max_batch"] for row in rows(capsys, *words)] == [0, 3, 7]
+    assert "Most room with 4-bit weights with a cache in fp16: 7 requests." in said(capsys, *words)
+    found = said(capsys, *words, "--weights", "16,8", "--kv", "fp16,q4_0")
+    assert "Most room with 8-bit weights with a cache in q4_0: 13 requests." in found
+
+
+def test_doubled_is_twice_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first row that holds twice as many or more; more than twice is told as such, less is only the most room."""
+    assert "\nDoubled by 8-bit weights with a cache in fp16: 14 requests, 2.00x as many." in said(capsys, *TEXTBOOK)
+    found = said(capsys, *TEXTBOOK, "--weights", "16", "--kv", "fp16,q4_0")
+    assert "More than doubled by 16-bit weights with a cache in q4_0: 26 requests, 3.71x as many." in found
+    found = said(capsys, *TEXTBOOK, "--weights", "8,4")
+    assert "Most room with 4-bit weights with a cache in fp16: 18 requests, 1.29x as many." in found
+    found = said(capsys, *TEXTBOOK, "--weights", "4,8")
+    assert "Nothing in the table holds more requests than its first row." in found
+
+
+def test_the_overhead_is_named_where_it_decides(capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights that would fit without the overhead do not fit beside it; a request that does not fit says so too."""
+    words = [*TEXTBOOK[:-1], "16.5GB", "--overhead", "1GB", "--weights", "16"]
+    found = said(capsys, *words)
+    assert "memory 16.5 GB less 1.00 GB of overhead" in found
+    assert "the weights take 16.0 GB and do not fit beside an overhead of 1.00 GB: 1.57 GB are missing for one request" in found
+    assert "The largest bit width whose weights fit beside an overhead of 1.00 GB is 8." in found
+    found = said(capsys, *TEXTBOOK[:-1], "17.5GB", "--overhead", "1GB", "--weights", "16")
+    assert "the weights fit beside an overhead of 1.00 GB and leave 500 MB" in found
+    found = said(capsys, *TEXTBOOK[:-1], "2GB", "--overhead", "1GB", "--weights", "16")
+    assert "the weights alone take 16.0 GB and do not fit: 16.1 GB are missing for one request and an overhead of 1.00 GB" in found
+    assert "Not even 2-bit weights fit beside an overhead of 1.00 GB: they lack 1.00 GB." in found
+    assert "67 % of the memory, the overhead 4 %, and leave 7.00 GB" in said(capsys, *TEXTBOOK, "--overhead", "1GB")
+    assert "overhead" not in said(capsys, *TEXTBOOK)
+
+
+@pytest.mark.parametrize("overhead", ["24GB", "30GB"])
+def test_an_overhead_of_everything_is_refused(capsys: pytest.CaptureFixture[str], overhead: str) -> None:
+    """The overhead is blamed, with both figures, and not the weights."""
+    found = refused(capsys, *TEXTBOOK, "--overhead", overhead)
+    assert f"--overhead {overhead} takes all of --memory 24GB" in found
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"quant_method": "gptq", "bits": 4}, "(gptq, 4 bits)"),
+        ({"quant_method": "awq", "w_bit": 4}, "(awq, 4 bits)"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False}, "(bitsandbytes, 4 bits)"),
+        ({"load_in_8bit": True}, "(bitsandbytes, 8 bits)"),
+        ({"quant_method": "fp8", "bits": True}, "(fp8)"),
+        ({"quant_method": "mxfp4"}, "(mxfp4)"),
+        ({"quant_method": "sparse", "config_groups": {"group_0": {"weights": {"num_bits": 8}}}}, "(sparse, 8 bits)"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": None}}, "(compressed-tensors)"),
+        ({"quant_method": ["\x1b[2J"], "bits": "4"}, "(by a method that its config does not name)"),
+        ({}, "(by a method that its config does not name)"),
+        ("awq", "(its config does not say how)"),
+        ([4], "(its config does not say how)"),
+    ],
+)
+def test_a_quantized_checkpoint_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, fields: Any, named: str) -> None:
+    """One line: how its config says that it is quantized, what the rows are then, and what a run measures. Nonsense changes no figure."""
+    plain = rows(capsys, config(tmp_path / "m"), "--memory", "1GB")
+    model = config(tmp_path / "m", quantization_config=fields)
+    (line,) = [one for one in said(capsys, model, "--memory", "1GB").splitlines() if "already quantized" in one]
+    assert f"already quantized {named}: the rows are of its weights at those widths as if quantized from float" in line
+    assert "a run measures the stored ones" in line
+    found = document(capsys, model, "--memory", "1GB")
+    assert line in found["notes"] and found["rows"] == plain
+
+
+def test_nothing_is_said_of_a_float_checkpoint(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """No key, or null, is a float model; a multimodal config may hold the key in either place."""
+    assert "quantized" not in said(capsys, config(tmp_path / "m", quantization_config=None), "--memory", "1GB")
+    inner = {**LLAMA, "quantization_config": {"quant_method": "fp8"}}
+    assert "(fp8)" in said(capsys, config(tmp_path / "m", text_config=inner), "--memory", "1GB")
+
+
+def test_a_request_longer_than_the_model_was_made_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """--tokens itself over the config's context is a note; twice the tokens is told where that sentence stands."""
+    model = config(tmp_path / "m")
+    note = "A request of 4,097 tokens is longer than the model was made for: its config says 4,096."
+    assert note in said(capsys, model, "--memory", "1GB", "--tokens", "4097")
+    assert note in document(capsys, model, "--memory", "1GB", "--tokens", "4097")["notes"]
+    found = said(capsys, model, "--memory", "1GB", "--tokens", "4096")
+    assert "is longer than" not in found and "At 8,192 tokens (its config says it was made for 4,096)" in found
+
+
+def test_a_state_is_in_no_cache_type(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A pure state-space model has no cache: no sentence says that its request is in fp8. Of a hybrid the state is told apart."""
+    fields: dict[str, Any] = {"state_size": 16, "conv_kernel": 4, "expand": 2}
+    pure = config(tmp_path / "m", model_type="mamba", **fields)
+    found = said(capsys, pure, "--memory", "1GB", "--params", "1e8", "--kv", "fp8")
+    told = found.splitlines()[6:]
+    assert f"a request takes {4 * 96 * 20 * 2 / 1000:.1f} kB of state:" in found
+    assert "bit, all of it state, and" in found
+    assert told and "fp8" not in " ".join(told)
+    hybrid = config(
+        tmp_path / "m", model_type="jamba", attn_layer_period=2, attn_layer_offset=1, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2
+    )
+    assert "of it state and the rest in fp8" in said(capsys, hybrid, "--memory", "1GB", "--params", "1e8", "--kv", "fp8")
+
+
+def test_the_document_says_what_was_asked_and_what_to_know(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Beside the rows: the number of weights, overhead, devices, block, context, lower bounds and the notes of the text."""
+    model = config(tmp_path / "m", layer_types=["full_attention", "sliding_attention"] * 2, sliding_window=128)
+    asked = "--memory 1GB --overhead 1MB --tokens 8192 --engine vllm --tensor-parallel 2 --weights 16"
+    words = (model, *asked.split())
+    found = document(capsys, *words)
+    assert (found["overhead_bytes"], found["tensor_parallel"], found["block_tokens"]) == (10**6, 2, 16)
+    assert (found["context_tokens"], found["parameters"]) == (4096, document(capsys, model, "--memory", "1GB")["parameters"])
+    (row,) = found["rows"]
+    assert row["kv_bytes_per_request_at_least"] == (2 * 8192 + 2 * 128) * 64 < row["kv_bytes_per_request"] == 4 * 8192 * 64
+    assert any("vllm may reserve full pages" in one for one in found["notes"])
+    assert said(capsys, *words).splitlines()[-len(found["notes"]) :] == found["notes"]
+    by_hand = document(capsys, *TEXTBOOK)
+    assert (by_hand["parameters"], by_hand["context_tokens"], by_hand["tensor_parallel"]) == (8_000_000_000, None, 1)
+
+
 # ---------------------------------------------------------------------------------------------- speed and imports
 
 
@@ -231,7 +358,20 @@ def test_under_a_second_without_torch(tmp_path: Path) -> None:
         ([*TEXTBOOK[:-2], "--engine", "tgi"], "--engine 'tgi'"),
         ([*TEXTBOOK[:-2], "--block", "-1"], "--block"),
         ([*TEXTBOOK[:-2], "--overhead", "some"], "--overhead"),
+        ([*TEXTBOOK[:-2], "--block", "-1"], "--block must not be negative"),
+        ([*TEXTBOOK[:-2], "--params", "-8e9"], "--params must not be negative, found '-8e9'"),
+        ([*TEXTBOOK[:-2], "--overhead", "-1GB"], "--overhead: '-1GB' is negative"),
+        ([*TEXTBOOK[:-2], "--weights", "0"], "--weights: '0' is no known bit width; allowed are 2 to 8, 16 and 32"),
+        ([*TEXTBOOK[:-2], "--weights", "4.5"], "--weights: '4.5' is no known bit width; allowed are 2 to 8, 16 and 32"),
+        ([*TEXTBOOK[:-2], "--weights", "nf4"], "allowed are 2 to 8, 16 and 32"),
+        ([*TEXTBOOK[:-2], "--weights", "1"], "allowed are 2 to 8, 16 and 32"),
         ([*TEXTBOOK[:-2], "--tensor-parallel", "5"], "5 devices"),
+        ([*TEXTBOOK[:-2], "--tensor-parallel", "64"], "32 query heads cannot be divided evenly over 64 devices; possible"),
+        ([*TEXTBOOK[:-2], "--tensor-parallel", "64"], "possible numbers of devices are 1, 2, 4, 8, 16, 32\n"),
+        ([""], "the model's name is empty"),
+        (["  "], "the model's name is empty"),
+        (["owner/name@0123abc"], "give the id alone, owner/name, or for revision 0123abc"),
+        (["owner/name@"], "give the id alone, owner/name"),
         (["/no/such/folder"], "/no/such/folder"),
         (["tests"], "no config.json"),
     ],
@@ -239,6 +379,45 @@ def test_under_a_second_without_torch(tmp_path: Path) -> None:
 def test_what_cannot_be_answered_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], named: str) -> None:
     """One line that names the flag or the file, exit 2."""
     assert named in refused(capsys, *words, "--memory", "24GB")
+
+
+@pytest.mark.parametrize(
+    ("fields", "devices", "named"),
+    [
+        ({"num_attention_heads": 28, "num_key_value_heads": 4, "hidden_size": 3584}, 8, "28 query heads"),
+        ({"num_attention_heads": 71, "num_key_value_heads": 1, "hidden_size": 4544}, 8, "71 query heads"),
+        ({"num_attention_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64}, 7, "128 query heads"),
+        ({"num_attention_heads": 12, "num_key_value_heads": 6, "hidden_size": 96}, 4, "6 KV heads"),
+    ],
+)
+def test_heads_that_devices_cannot_share(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, fields: dict[str, Any], devices: int, named: str
+) -> None:
+    """Query heads are divided, KV heads divided or repeated; else one line says which numbers of devices would do, and they do."""
+    words = (config(tmp_path / "m", **fields), "--memory", "24GB", "--params", "1e9")
+    found = refused(capsys, *words, "--tensor-parallel", str(devices))
+    assert named in found and f"over {devices} devices" in found
+    possible = found.rpartition(" are ")[2].strip().split(", ")
+    assert possible[0] == "1" and str(fields["num_attention_heads"]) in possible
+    for one in possible:
+        rows(capsys, *words, "--tensor-parallel", one)
+
+
+@pytest.mark.parametrize("words", [["--memory", "-1GB"], ["--memory=-1GB"], ["--memory", "-.5GB"], ["--memory", "-1"]])
+def test_negative_memory_is_named_as_such(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    """A minus is read as the value's, not as an option's."""
+    found = refused(capsys, *TEXTBOOK[:-2], *words)
+    assert found.startswith("quantgate: --memory: '-") and "is negative" in found
+
+
+def test_memory_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line that names the flag and where it is explained, and no page of usage."""
+    with pytest.raises(SystemExit) as ended:
+        main(["ceiling", *TEXTBOOK[:-2]])
+    assert ended.value.code == 2
+    found = capsys.readouterr()
+    assert (found.out, found.err.count("\n")) == ("", 1)
+    assert "required: --memory; quantgate ceiling --help" in found.err
 
 
 @pytest.mark.parametrize("size", ["", "0", "24 horses", "-1GB", "nan", "1e999GB"])

@@ -71,7 +71,28 @@ def test_wrong_usage_is_two(capsys: pytest.CaptureFixture[str], words: list[str]
     with pytest.raises(SystemExit) as ended:
         cli.main(words)
     assert ended.value.code == 2
-    assert "error:" in capsys.readouterr().err
+    found = capsys.readouterr()
+    assert found.out == "" and found.err.startswith("quantgate: ") and found.err.count("\n") == 1
+    command = f" {words[0]}" if words and words[0] in COMMANDS else ""
+    assert f"; quantgate{command} --help shows" in found.err
+
+
+def test_what_a_command_does_not_know_points_to_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that is misspelt is named, with the help of the command that was asked, nested ones too."""
+    for words, command in (["show", "x", "--jsn"], "show"), (["golden", "check", "x", "--jsn"], "golden check"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(words)
+        assert ended.value.code == 2
+        assert capsys.readouterr().err.startswith(f"quantgate: not known here: --jsn; quantgate {command} --help")
+
+
+def test_a_negative_value_is_the_option_s(capsys: pytest.CaptureFixture[str]) -> None:
+    """What follows an option and begins with a minus and a digit is its value, whatever unit it has; words behind -- stay."""
+    assert cli._joined(["x", "--a", "-1GB", "--b", "-.5"]) == ["x", "--a=-1GB", "--b=-.5"]
+    for words in ["--c=1", "-2"], ["--d", "-x"], ["--a", "--", "--b", "-1"], ["-1"]:
+        assert cli._joined(words) == words
+    assert cli.main(["policy", "explain", "configs/policies/default.yaml", "--candidates", "-1"]) == 2
+    assert "--candidates must be 1 or more, found -1" in capsys.readouterr().err
 
 
 def ends(monkeypatch: pytest.MonkeyPatch, action: Callable[[Any], int], *words: str) -> int:

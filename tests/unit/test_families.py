@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import OPTConfig, OPTForCausalLM
 
 import families
 from quantgate.kvcache import kept_by, kv_bytes_per_row
@@ -15,8 +16,8 @@ from quantgate.shapes import shape_of_config
 from quantgate.weightbytes import logical_parameters
 
 QUICK = {
-    "llama", "gpt2", "qwen2 sliding", "qwen3", "gemma2", "gemma3_text", "mistral sliding", "phi", "gpt_neox", "opt", "falcon multi-query",
-    "falcon new", "mixtral", "gpt_oss", "deepseek_v3", "gemma3n_text", "jamba",
+    "llama", "gpt2", "qwen2 sliding", "qwen3", "gemma2", "gemma3_text", "mistral sliding", "phi", "gpt_neox", "opt", "opt projected",
+    "falcon multi-query", "falcon new", "mixtral", "gpt_oss", "deepseek_v3", "gemma3n_text", "jamba",
 }  # fmt: skip
 """A family of each kind; the others are looked at by the slow suite."""
 
@@ -49,6 +50,18 @@ def test_parameters_are_those_of_the_model(name: str) -> None:
     """Every weight is counted, tied ones once, from config.json alone."""
     model, config = families.build(name)
     assert logical_parameters(matrices_of_config(config)) == sum(one.numel() for one in model.parameters())
+
+
+def test_opt_with_a_narrow_embedding() -> None:
+    """The numbers of OPT-350M: 331,196,416 weights, by arithmetic and as transformers builds it."""
+    fields = {
+        "vocab_size": 50272, "hidden_size": 1024, "word_embed_proj_dim": 512, "num_hidden_layers": 24, "num_attention_heads": 16,
+        "ffn_dim": 4096, "max_position_embeddings": 2048, "do_layer_norm_before": False,
+    }  # fmt: skip
+    with torch.device("meta"):
+        model = OPTForCausalLM(OPTConfig(**fields))
+    assert sum(one.numel() for one in model.parameters()) == 331_196_416
+    assert logical_parameters(matrices_of_config({"model_type": "opt", **fields})) == 331_196_416
 
 
 def test_every_counted_family_is_checked_here() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from quantgate.errors import ConfigError
@@ -110,6 +112,9 @@ def test_splitting_over_devices() -> None:
     assert [split(model(full(heads=8)), devices).layers[0].kv_heads for devices in (1, 4, 8, 32)] == [8, 2, 1, 1]
     latent = LayerShape(kind="latent", kv_heads=1, key_width=512, value_width=64)
     assert split(model(latent), 8) == model(latent)
+    with pytest.raises(ConfigError, match=r"4 query heads .* over 8 devices; possible numbers of devices are 1, 2, 4$"):
+        split(model(replace(full(), query_heads=4)), 8)
+    assert split(model(replace(full(), query_heads=4)), 4).layers[0].query_heads == 1
     with pytest.raises(ConfigError, match="6 KV heads"):
         split(model(full(heads=6)), 4)
     with pytest.raises(ConfigError, match="devices"):

@@ -32,6 +32,13 @@ def test_what_is_no_size(text: str) -> None:
         size_bytes(text)
 
 
+@pytest.mark.parametrize("text", ["-1GB", -5, "-0.5B"])
+def test_a_negative_size_is_named_as_such(text: str | int) -> None:
+    """Less than nothing, though it be rounded to nothing."""
+    with pytest.raises(ValueError, match="is negative"):
+        size_bytes(text)
+
+
 @pytest.mark.parametrize("text", ["1e30GB", "1048577TiB", 2**61])
 def test_more_than_any_machine_has_is_refused(text: str | int) -> None:
     """A mistyped exponent is told, not answered with a batch of thirty digits."""

@@ -17,6 +17,7 @@ EXAMPLE = (
     "  quantgate ceiling --params 8e9 --layers 32 --hidden 4096 --heads 32 --memory 24GB"
 )
 LARGEST_COUNT = 10**15
+LARGEST_BITS = 10**6
 _BY_HAND = ("layers", "hidden", "heads")
 _MORE_BY_HAND = ("kv_heads", "head_dim")
 
@@ -60,10 +61,17 @@ def answer(arguments: argparse.Namespace) -> str:
 
 
 def _document(model: Any, question: Any, rows: Any) -> dict[str, Any]:
+    ceiling = import_module("quantgate.ceiling")
     return {
         "model": model.name,
         "tokens": question.tokens,
         "memory_bytes": question.memory_bytes,
+        "overhead_bytes": question.overhead_bytes,
+        "parameters": model.parameters,
+        "context_tokens": model.shape.context_tokens,
+        "block_tokens": question.layouts[0].block_tokens,
+        "tensor_parallel": question.layouts[0].tensor_parallel,
+        "notes": ceiling.notes(model, question, rows),
         "rows": [
             {
                 "weight_bits": row.weight_bits,
@@ -71,6 +79,7 @@ def _document(model: Any, question: Any, rows: Any) -> dict[str, Any]:
                 "kv_dtype": row.layout.kv.name,
                 "kv_bytes_per_token": row.request.per_token_bytes,
                 "kv_bytes_per_request": row.request.cache_bytes,
+                "kv_bytes_per_request_at_least": row.request.lower_bytes,
                 "state_bytes_per_request": row.request.state_bytes,
                 "max_batch": row.max_batch,
                 "layout": row.layout.engine,
@@ -91,9 +100,15 @@ def _question(arguments: argparse.Namespace) -> Any:
     usual = kvcache.VLLM_BLOCK_TOKENS if arguments.engine == "vllm" else 1
     devices = _whole("--tensor-parallel", arguments.tensor_parallel)
     types = [kvcache.cache_type(name) for name in _listed("--kv", arguments.kv)]
+    memory, overhead = _size("--memory", arguments.memory, at_least=1), _size("--overhead", arguments.overhead, at_least=0)
+    if overhead >= memory:
+        raise UsageError(
+            f"--overhead {arguments.overhead} takes all of --memory {arguments.memory} and leaves nothing for weights and requests; "
+            "it must be less than the memory"
+        )
     return ceiling.Question(
-        memory_bytes=_size("--memory", arguments.memory, at_least=1),
-        overhead_bytes=_size("--overhead", arguments.overhead, at_least=0),
+        memory_bytes=memory,
+        overhead_bytes=overhead,
         tokens=_whole("--tokens", arguments.tokens),
         weight_bits=tuple(_bits(one) for one in _listed("--weights", arguments.weights)),
         layouts=tuple(
@@ -111,9 +126,11 @@ def _question(arguments: argparse.Namespace) -> Any:
 
 def _bits(text: str) -> int:
     weightbytes = import_module("quantgate.weightbytes")
-    bits = _whole("--weights", text)
-    weightbytes.usual_packing(bits)
-    return bits
+    number = _number(text)
+    if number is None or number != number.to_integral_value() or not 1 <= number <= LARGEST_BITS:
+        raise UsageError(f"--weights: {text!r} is no known bit width; allowed are {weightbytes.ALLOWED_BITS}")
+    weightbytes.usual_packing(int(number))
+    return int(number)
 
 
 def _model(arguments: argparse.Namespace) -> Any:
@@ -134,10 +151,12 @@ def _model(arguments: argparse.Namespace) -> Any:
 def _described(model: str, parameters: int | None) -> Any:
     ceiling, shapes = import_module("quantgate.ceiling"), import_module("quantgate.shapes")
     try:
-        found = import_module("quantgate.modelconfig").describe(model)
+        modelconfig = import_module("quantgate.modelconfig")
+        found = modelconfig.describe(model)
         if found.matrices is None and parameters is None:
             raise ConfigError(str(found.why_no_matrices), file=str(found.file))
-        return ceiling.model_of(found.name, shapes.shape_of_config(found.config), found.matrices, parameters)
+        shape, stored = shapes.shape_of_config(found.config), modelconfig.quantized_as(found.config)
+        return ceiling.model_of(found.name, shape, found.matrices, parameters, stored)
     except ConfigError as error:
         hand = "or by hand: --params N --layers N --hidden N --heads N [--kv-heads N --head-dim N]"
         raise ConfigError(f"{error.what}; {hand}", file=error.file, line=error.line) from None
@@ -156,13 +175,21 @@ def _listed(flag: str, text: str) -> list[str]:
 
 def _whole(flag: str, text: str, largest: int = 10**9) -> int:
     """A positive whole number as people write it: ``8e9``, ``4_096``, ``2048``."""
+    number = _number(text)
+    if number is not None and number < 0:
+        raise UsageError(f"{flag} must not be negative, found {text!r}; a whole number from 1 to {largest:,} is needed")
+    if number is None or number != number.to_integral_value() or not 1 <= number <= largest:
+        raise UsageError(f"{flag} must be a whole number from 1 to {largest:,}, found {text!r}")
+    return int(number)
+
+
+def _number(text: str) -> Decimal | None:
+    """A finite number, None for anything else."""
     try:
         number = Decimal(text)
     except InvalidOperation:
-        number = Decimal(0)
-    if not number.is_finite() or number != number.to_integral_value() or not 1 <= number <= largest:
-        raise UsageError(f"{flag} must be a whole number from 1 to {largest:,}, found {text!r}")
-    return int(number)
+        return None
+    return number if number.is_finite() else None
 
 
 def _size(flag: str, text: str, *, at_least: int) -> int:
