@@ -315,7 +315,8 @@ def test_figures_are_those_of_the_code() -> None:
     assert all(positions in re.sub(r"\s+", " ", text(one)) for one in DOCUMENTS[:3])
     fewer = f"fewer than {divergence.MINIMUM_POSITIONS}"
     assert all(fewer in re.sub(r"\s+", " ", text(one)) for one in ("README.md", "GLOSSARY.md", "docs/golden-sets.md"))
-    assert "fills of {} and {} rows".format(*capacity.SLOPE_BATCHES) in text("GLOSSARY.md")
+    assert "of {} row, of {}, and of a quarter".format(*capacity.SLOPE_BATCHES) in text("GLOSSARY.md") and capacity.MIDDLE_DIVISOR == 4
+    assert f"(at least {capacity.MIDDLE_ROWS})" in text("GLOSSARY.md")
     assert f"Under {admission.LEAST_POWER:g} the run is refused" in text("GLOSSARY.md")
     for name in ("everyday", "smoke"):
         manifest = json.loads(text(f"golden_sets/{name}/v1/manifest.json"))
