@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal, TypeAlias
 
@@ -309,7 +309,8 @@ def check_limit(name: str, limit: float | None, scale: Scale | None = None) -> s
             return f"{_exact(Decimal(repr(float(limit))))}{separator}{unit}"
 
 
-_SLOWER = {"speed_ratio": "slower", "ttft_ratio": "longer", "itl_p99_ratio": "longer"}
+_SLOWER = {"speed_ratio": ("slower", "faster"), "ttft_ratio": ("longer", "shorter"), "itl_p99_ratio": ("longer", "shorter")}
+_OPPOSITE: Mapping[Towards, Towards] = {"up": "down", "down": "up", "nearest": "nearest"}
 
 
 def is_speed(name: str) -> bool:
@@ -318,10 +319,13 @@ def is_speed(name: str) -> bool:
 
 
 def speed_loss(name: str, value: float, *, towards: Towards = "nearest") -> str:
-    """Write the logarithm of a speed check as ``4.9 % slower`` or ``4.9 % longer``; a gain has a minus."""
+    """Write the logarithm of a speed check as ``4.9 % slower`` or ``4.9 % longer``, a gain as ``4.9 % faster`` or ``4.9 % shorter``."""
     kind = name.partition("/")[0]
-    share = -math.expm1(-value) if kind == "speed_ratio" else math.expm1(min(value, 700.0))
-    return f"{percent(float(f'{share:.9g}'), digits=1, towards=towards)} {_SLOWER[kind]}"
+    share = float(f"{-math.expm1(-value) if kind == 'speed_ratio' else math.expm1(min(value, 700.0)):.9g}")
+    loss_word, gain_word = _SLOWER[kind]
+    if share < 0:
+        return f"{percent(-share, digits=1, towards=_OPPOSITE[towards])} {gain_word}"
+    return f"{percent(share, digits=1, towards=towards)} {loss_word}"
 
 
 def _unit(name: str) -> str:

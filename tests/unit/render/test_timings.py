@@ -56,8 +56,10 @@ def test_a_check_on_speed_reads_in_percent() -> None:
     """Logarithms never show: a loss is slower or longer, a gain has a minus, bounds are rounded outward, limits are exact."""
     check = samples.check("pass", name="speed_ratio/batch-1", estimate=0.01, lower=-0.0202, bound=0.0305, margin=0.0512932943875505, n=4)
     assert check_figures(check) == (
-        "estimate 1.0 % slower, lower bound -2.1 % slower, upper bound 3.1 % slower, allowed 5.0 % slower, quadruples 4"
+        "estimate 1.0 % slower, lower bound 2.1 % faster, upper bound 3.1 % slower, allowed 5.0 % slower, quadruples 4"
     )
     assert check_limit("ttft_ratio/batch-1", 0.0953101798043249) == "10.0 % longer"
+    assert speed_loss("ttft_ratio/batch-1", -0.1, towards="up") == "9.5 % shorter"  # 9.516 %: a gain is rounded so that none is added
+    assert speed_loss("speed_ratio/batch-1", -0.1, towards="down") == "10.6 % faster"  # 10.517 %
     assert check_figure(check, None) == "-" and speed_loss("speed_ratio/ceiling", 0.0512932943875505) == "5.0 % slower"
     assert check_limit("min_speed_ratio", 0.95) == "0.95x"
