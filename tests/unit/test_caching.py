@@ -153,7 +153,7 @@ def test_what_is_not_known_is_named_and_left(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_leftovers_of_every_kind_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder that was being built, a record that was being written, and links or files in an artifact's place go, and links are not followed."""
+    """Folders half built, records half written, and links or files in the place of an artifact go; links are not followed."""
     aside = tmp_path / "aside"
     aside.mkdir()
     root = tmp_path / "cache" / "artifacts"
