@@ -295,9 +295,11 @@ def _add_policy(commands: Any) -> None:
 def _add_cache(commands: Any) -> None:
     parser = _add(commands, "cache", _cache, "list, verify or prune the artifacts that runs keep", "quantgate cache list")
     parser.add_argument(
-        "action", choices=("list", "verify", "prune"), help="list: by record. verify: read every byte. prune: remove what is not whole"
+        "action",
+        choices=("list", "verify", "prune"),
+        help="list: by record. verify: read all bytes. prune: remove what is not whole; what quantgate did not put there is named and left",
     )
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="the cache (default: as a config without 'cache' has it)")
+    parser.add_argument("--cache", metavar="DIR", help="the cache (default: as a config without 'cache' has it)")
     parser.add_argument("--older-than-days", type=float, metavar="N", help="prune: whole artifacts built longer ago go too")
     parser.add_argument("--json", action="store_true", help="print entries as JSON instead")
 
@@ -484,12 +486,14 @@ def _cache(arguments: argparse.Namespace) -> int:
     days = arguments.older_than_days
     if days is not None and (arguments.action != "prune" or not days >= 0):
         raise errors.UsageError("--older-than-days is for prune, and a number of at least 0")
-    cache = arguments.cache or _quantgate("config").default_cache()
+    cache = caching.place(arguments.cache, _quantgate("config").default_cache())
     if arguments.action == "prune":
         seconds = None if days is None else days * 86400
         found = caching.prune(cache, older_than_s=seconds, now_s=import_module("time").time())
-    else:
-        found = caching.entries(cache, check=arguments.action == "verify")
+        left = caching.left_alone(cache)
+        print(caching.pruned_as_json(found, left) if arguments.json else caching.pruned(found, left, cache))
+        return 0
+    found = caching.entries(cache, check=arguments.action == "verify")
     print(caching.as_json(found) if arguments.json else caching.table(found, cache))
     bad = [one for one in found if one.state not in ("whole", "in use")]
     return 4 if bad and arguments.action == "verify" else 0

@@ -29,6 +29,8 @@ class VariantForecast:
     most_requests: int | None
     """Requests that weights and cache leave room for, up to the search cap; None for a variant that is not filled."""
     stages: tuple[StageTime, ...]
+    least_budget_bytes: int | None = None
+    """Weights, cache and logits of one request, activations not counted; None where that is not known or it is not filled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

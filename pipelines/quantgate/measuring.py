@@ -236,8 +236,15 @@ def _kept(
 
 def key_of(work: Run, **parts: Any) -> str:
     """Digest of what a result depends on: code and libraries, and the parts given. The code counts under ``provenance: fixed`` too."""
-    known = work.fingerprint
-    return rundir.digest({"source": provenance.source_digest(), "libraries": known.libraries, "python": known.python, **parts})
+    known, given = work.fingerprint, {name: _anywhere(part) for name, part in parts.items()}
+    return rundir.digest({"source": provenance.source_digest(), "libraries": known.libraries, "python": known.python, **given})
+
+
+def _anywhere(part: Any) -> Any:
+    """A part without the place of its files, whose digest it holds: results of a cache that was moved stay its results."""
+    if isinstance(part, tuple):
+        return tuple(_anywhere(one) for one in part)
+    return replace(part, path="") if isinstance(part, Artifact | Distributions) else part
 
 
 def _machine(work: Run) -> dict[str, Any]:

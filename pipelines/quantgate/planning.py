@@ -38,7 +38,8 @@ from quantgate.ports import QuantizePlan
 from quantgate.records import Artifact, DeviceInfo, Evidence, Fingerprint, GoldenReference, GoldenSet, Variant
 from quantgate.render.forecast import text
 from quantgate.shapes import shape_of_config
-from quantgate.stages import baseline, forecast, plan
+from quantgate.stages import baseline, forecast, foreseen, plan
+from quantgate.weightbytes import is_filled, is_simulated
 
 MOST_RUNS = 20
 """Earlier runs looked at, the newest first."""
@@ -81,7 +82,10 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
         disk_free_bytes=_free_bytes(config.cache),
         seconds=sum(known) if known else None,
         refusals=(),
-        notes=(*_notes(described, why_no_model, config), *_unfilled(variants), *_baseline(config, references), *told),
+        notes=(
+            *_notes(described, why_no_model, config), *_unfilled(variants), *_foreseen(config, variants, budget),
+            *_baseline(config, references), *told,
+        ),
     )
     least = 0.0 if allow_underpowered else admission.LEAST_POWER
     learned = (*_learned(config, goldens), *_levers(config, goldens))
@@ -159,7 +163,7 @@ def _sizes(config: RunConfig, described: Described | None) -> forecast.Sizes | N
 
 def _notes(described: Described | None, why_no_model: str | None, config: RunConfig) -> Iterator[str]:
     if described is None and config.engine == "fake":
-        yield f"sizes: not known, {why_no_model}"
+        yield f"sizes: of weights only, where the fakes' options say them; {why_no_model}"
     elif described is not None and described.matrices is None:
         yield f"sizes: not known, {described.why_no_matrices}"
     for variant in config.variants:
@@ -174,6 +178,29 @@ def _unfilled(variants: tuple[VariantForecast, ...]) -> Iterator[str]:
     for one in variants:
         if one.role == "reference" and one.most_requests == 0 and one.why_not is None:
             yield f"{one.variant}: no request fits beside its weights within the budget; it is scored, and has no ceiling and no speed"
+
+
+def _foreseen(config: RunConfig, variants: tuple[VariantForecast, ...], budget: int | None) -> Iterator[str]:
+    """Demands that nothing in this run can meet: told here, because a run measures all the same."""
+    known = foreseen.Plan(
+        variants=tuple(zip(config.variants, variants, strict=True)),
+        simulated={one.name for one in config.variants if _is_simulated(one)},
+        budget_bytes=budget,
+        max_batch=config.workload.max_batch,
+    )
+    yield from foreseen.notes(known, config.policy)
+
+
+def _is_simulated(variant: Variant) -> bool:
+    """Kept in float: by its quantizer, or because its checkpoint is of a kind that is unpacked."""
+    path = Path(str((variant.options or {}).get("path", "")))
+    if variant.quantizer != "checkpoint" or path.suffix == ".gguf":
+        return variant.quantizer == "checkpoint" or is_simulated(variant)
+    try:
+        said = modelconfig.read_config(path / "config.json").get("quantization_config")
+    except UsageError:  # the quantizer says it better
+        return False
+    return isinstance(said, dict) and said.get("quant_method") == "compressed-tensors"
 
 
 def _baseline(config: RunConfig, golden_sets: tuple[GoldenReference, ...]) -> Iterator[str]:
@@ -218,8 +245,22 @@ def _variant(
     """``memory``: the budget, and the device's own size."""
     budget, total = memory
     found = forecast.sized(variant, sizes, budget, config.workload)
+    if config.engine == "fake":
+        found = _scripted(variant, found, budget)
     refused = fitting.refusal(variant, config.model, config.device, total)
-    return replace(found, why_not=_why_not(config, variant, base) or found.why_not or refused)
+    if refused is not None and found.weight_bytes is not None and fitting.budget_bytes(variant, config.device) is not None:
+        refused += f": {forecast.budget_that_does(found, config.workload)}"
+    no_room = forecast.why_no_room(found, budget, config.workload)
+    return replace(found, why_not=_why_not(config, variant, base) or found.why_not or refused or no_room)
+
+
+def _scripted(variant: Variant, found: VariantForecast, budget: int | None) -> VariantForecast:
+    """A fake's options say its weights, where no shapes do; its cache is the engine's affair."""
+    weights = (variant.options or {}).get("weight_bytes")
+    if found.weight_bytes is not None or type(weights) is not int or weights <= 0:
+        return found
+    none_fits = budget is not None and is_filled(variant) and weights >= budget
+    return replace(found, weight_bytes=weights, most_requests=0 if none_fits else None)
 
 
 def _why_not(config: RunConfig, variant: Variant, base: Artifact | None) -> str | None:

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -327,14 +327,23 @@ def artifact_slot(cache: Path, key: str) -> Iterator[Path]:
 
 
 def stored_artifact(slot: Path) -> Artifact | None:
-    """The artifact of a slot where it is complete and every byte of it is unaltered, else None."""
-    found = get(slot.with_name(f"{slot.name}.json"), kind="artifact", key=slot.name, record=Artifact)
+    """The artifact of a slot where it is complete and every byte of it is unaltered, else None. What was read is what its path names."""
+    known = get(slot.with_name(f"{slot.name}.json"), kind="artifact", key=slot.name, record=Artifact)
+    found = None if known is None else placed(known, slot)
     if found is None or not Path(found.path).is_dir():
         return None
     try:
         return found if digest_folder(Path(found.path))[0] == found.sha256 else None
     except OSError:  # unreadable, or taken away while it was read: not there
         return None
+
+
+def placed(artifact: Artifact, slot: Path) -> Artifact:
+    """The artifact with the place where it lies now: beside its record, wherever the cache was when it was built.
+
+    A folder that was used where it lies has a name of its own, and stays where the record says.
+    """
+    return replace(artifact, path=str(slot)) if Path(artifact.path).name == slot.name else artifact
 
 
 def working_folder(slot: Path) -> Path:

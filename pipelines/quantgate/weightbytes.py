@@ -76,7 +76,12 @@ def packing_of(variant: Variant, float_bytes: int) -> Packing:
 def is_filled(variant: Variant) -> bool:
     """The variant's ceiling is looked for: no control, more than its quality asked, and packed in memory."""
     filled = variant.role in ("reference", "candidate") and variant.measure == "all"
-    return filled and variant.quantizer not in _FLOAT_IN_MEMORY
+    return filled and not is_simulated(variant)
+
+
+def is_simulated(variant: Variant) -> bool:
+    """Its quantizer rounds weights and keeps them in float: scored, and nothing is freed."""
+    return variant.quantizer in _FLOAT_IN_MEMORY
 
 
 def weight_bytes(model: Iterable[Matrices], packing: Packing) -> int:

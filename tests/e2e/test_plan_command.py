@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import tiny
 from chain import CONTROL, REFERENCE, Chain, candidate, verdicts_of
 from quantgate import planning
+from quantgate.records import Variant
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWN = {"count": 4, "prompt_tokens": 6, "output_tokens": 4}
@@ -41,7 +44,7 @@ def test_json_holds_what_the_text_says(chain: Chain) -> None:
     """One document, units in the names, unknown as null."""
     found = json.loads(chain.cli("plan", chain.config(), "--json").out)
     assert {one["variant"] for one in found["variants"]} == {"float32", "int8", "int2"}
-    assert found["variants"][0]["weight_bytes"] is None
+    assert [one["weight_bytes"] for one in found["variants"]] == [400_000_000, 130_000_000, None]
     assert found["budget_bytes"] == 450_000_000
     assert found["disk_free_bytes"] > 0
     assert (found["refusals"], found["golden_sets"][0]["items"]) == ([], 240)
@@ -148,7 +151,7 @@ def test_what_does_not_fit_the_budget_is_not_run(chain: Chain) -> None:
     why = "its weights alone take at least 226 MB at 8 bits, and there are 210 MB: the largest width whose weights fit is 6 bits"
     planned = chain.cli("plan", chain.config(**values))
     assert planned.code == 2
-    assert f"variant int8: {why}" in planned.out
+    assert f"variant int8: {why}; or raise device.memory_budget: 227," in planned.out
     assert "float32: no request fits beside its weights within the budget; it is scored" in planned.out
     assert "int4: " not in planned.out.partition("This cannot work")[2]
     done = chain.run(**values)
@@ -157,6 +160,61 @@ def test_what_does_not_fit_the_budget_is_not_run(chain: Chain) -> None:
     assert verdicts_of(chain.last)["int4"] == "pass"
     assert f"not run: {why}" in (chain.last / "report.md").read_text(encoding="utf-8")
     assert chain.run(**values, policy=str(chain.policy("all.yaml", require="all").name)).code == 4
+
+
+def test_the_table_says_what_the_refusal_says(chain: Chain) -> None:
+    """Weights that fit without their scales and not with them: no in the table, and a budget that works in the sentence."""
+    (chain.root / "shapes").mkdir()
+    (chain.root / "shapes" / "config.json").write_text(json.dumps(SHAPES))
+    values: dict[str, Any] = {"model": {"name": "m", "path": "shapes"}}
+    device = {"kind": "fake", "threads": 1, "memory_budget": 226_500_000}
+    planned = chain.cli("plan", chain.config(**values, device=device))
+    assert planned.code == 2
+    (row,) = [line for line in planned.out.splitlines() if line.startswith("int8 ")]
+    assert row.split()[-2:] == ["0", "no"]
+    told = re.search(r"int8: its weights alone take ([\d,]+) bytes, and the budget is 226,500,000: ([\d,]+) bytes would do", planned.out)
+    assert told is not None, planned.out
+    weights, enough = (int(one.replace(",", "")) for one in told.groups())
+    assert weights > 226_500_000
+    again = chain.cli("plan", chain.config(**values, device={**device, "memory_budget": enough}))
+    (row,) = [line for line in again.out.splitlines() if line.startswith("int8 ")]
+    assert row.split()[-2:] == ["1", "yes"]
+    assert "int8: " not in again.out.partition("This cannot work")[2]
+
+
+def test_fakes_say_their_own_weights(chain: Chain) -> None:
+    """Where no shapes tell, the weights in a fake's options are held against the budget, as its run would."""
+    device = {"kind": "fake", "threads": 1, "memory_budget": "1MB"}
+    planned = chain.cli("plan", chain.config(device=device))
+    assert planned.code == 2
+    assert "variant int8: its weights alone take 130,000,000 bytes, and the budget is 1,000,000: more than 130,000,000" in planned.out
+    assert "float32: no request fits beside its weights" in planned.out
+
+
+def test_what_cannot_pass_is_noted(chain: Chain) -> None:
+    """A simulated candidate that must free memory, and a reference at the search cap under a demand on ceilings: notes, and exit 0."""
+    tiny.llama(chain.root / "model")
+    checks = [{"kind": "quality", "margin": 0.06}, {"kind": "freed_share", "minimum": 0.25}, {"kind": "ceiling_ratio", "minimum": 1.1}]
+    chain.policy(checks=checks)
+    reference = {"name": "float32", "role": "reference", "quantizer": "reference"}
+    nf4 = {"name": "nf4", "quantizer": "bitsandbytes", "bits": 4, "granularity": "group:64"}
+    floor = {"name": "rtn4", "quantizer": "rtn", "bits": 4, "granularity": "group:32"}
+    values = {"model": {"name": "m", "path": "model"}, "device": "cpu", "engine": "transformers"}
+    planned = chain.cli("plan", chain.config(**values, variants=[reference, nf4, floor, RTN]))
+    assert planned.code == 0, planned.out
+    assert "rtn4: simulated, its rounded weights stay in float, so the required freed_share and ceiling_ratio are not" in planned.out
+    assert "the search ends at 4; where it gets there its ceiling is >= 4" in planned.out
+    assert "nf4: " not in planned.out
+
+
+@pytest.mark.parametrize(("method", "simulated"), [("compressed-tensors", True), ("gptq", False)])
+def test_checkpoints_that_are_unpacked_are_simulated(tmp_path: Path, method: str, simulated: bool) -> None:
+    """A checkpoint's config says whether it is computed with in float here, a GGUF file's name does; one that is not there says nothing."""
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method}}))
+    made = Variant(name="c", quantizer="checkpoint", weight_bits=4, options={"path": str(tmp_path)})
+    assert planning._is_simulated(made) is simulated
+    assert planning._is_simulated(replace(made, options={"path": str(tmp_path / "model.gguf")}))
+    assert not planning._is_simulated(replace(made, options={"path": str(tmp_path / "nowhere")}))
 
 
 def test_calibration_texts_are_looked_at(chain: Chain) -> None:

@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -389,6 +390,19 @@ def test_an_artifact_that_lies_elsewhere_stays_there(tmp_path: Path) -> None:
         assert rundir.stored_artifact(slot) == found
         (model / "weights").write_text("v", encoding="utf-8")
         assert rundir.stored_artifact(slot) is None
+
+
+def test_an_artifact_of_a_moved_cache_lies_beside_its_record(tmp_path: Path) -> None:
+    """What is verified is the folder in the slot, and that is where the artifact points; the place it was built at says nothing."""
+    first, _ = build(tmp_path / "built")
+    shutil.copytree(tmp_path / "built", tmp_path / "moved")
+    slot = tmp_path / "moved" / "artifacts" / KEY
+    assert rundir.stored_artifact(slot) == replace(first, path=str(slot))
+    (slot / "model.bin").write_text("weightz", encoding="utf-8")
+    assert rundir.stored_artifact(slot) is None
+    (slot / "model.bin").write_text("weights", encoding="utf-8")
+    (Path(first.path) / "model.bin").write_text("weightz", encoding="utf-8")
+    assert rundir.stored_artifact(slot) is not None
 
 
 def test_hidden_files_are_no_part_of_a_model(tmp_path: Path) -> None:

@@ -49,14 +49,40 @@ def sized(variant: Variant, sizes: Sizes | None, budget_bytes: int | None, workl
     if variant.kv_cache is not None and (why := why_no_blocks(shape, variant.kv_cache)) is not None:
         return replace(blank, why_not=why)
     row = row_bytes(shape, workload.prompt_tokens, workload.output_tokens, sizes.float_bytes, variant.kv_cache)
+    request = row + logits_bytes(1, 1, sizes.shape.vocabulary)
     filled = is_filled(variant)
     most = None
     if filled and budget_bytes is not None:
-        room = budget_bytes - weights
-        most = min(workload.max_batch, max(0, room // (row + logits_bytes(1, 1, sizes.shape.vocabulary))))
+        most = min(workload.max_batch, max(0, (budget_bytes - weights) // request))
     return replace(
-        blank, weight_bytes=weights, stored_bytes=stored, kv_bytes_per_request=row if filled else None, most_requests=most
+        blank, weight_bytes=weights, stored_bytes=stored, kv_bytes_per_request=row if filled else None, most_requests=most,
+        least_budget_bytes=weights + request if filled else None,
+    )  # fmt: skip
+
+
+def why_no_room(one: VariantForecast, budget_bytes: int | None, workload: Workload) -> str | None:
+    """Why not even one request of the workload fits beside the weights, and what would do; None where one does or nobody knows.
+
+    A reference is scored all the same: the others are compared with it.
+    """
+    if one.role == "reference" or one.most_requests != 0 or budget_bytes is None:
+        return None
+    weights = one.weight_bytes or 0
+    if weights >= budget_bytes:
+        return f"its weights alone take {weights:,} bytes, and the budget is {budget_bytes:,}: {budget_that_does(one, workload)}"
+    tokens = workload.prompt_tokens + workload.output_tokens
+    return (
+        f"beside {weights:,} bytes of weights the budget of {budget_bytes:,} leaves no room for one request of {tokens:,} tokens "
+        f"({one.kv_bytes_per_request or 0:,} bytes of cache): {budget_that_does(one, workload)}"
     )
+
+
+def budget_that_does(one: VariantForecast, workload: Workload) -> str:
+    """The smallest budget in words, from arithmetic: an engine's activations come on top."""
+    if one.least_budget_bytes is None:
+        return f"more than {one.weight_bytes or 0:,} bytes are needed, requests not counted"
+    tokens = workload.prompt_tokens + workload.output_tokens
+    return f"{one.least_budget_bytes:,} bytes would do for them and one request of {tokens:,} tokens, activations not counted"
 
 
 def logits_bytes(rows: int, positions: int, vocabulary: int) -> int:
@@ -135,9 +161,6 @@ def resolved(question: Question, policy: Policy) -> GoldenForecast:
 def refusals(forecast: Forecast, policy: Policy, least_power: float) -> tuple[str, ...]:
     """Why the run would be refused, or would measure nothing: each with what to change."""
     said = [f"variant {one.variant}: {one.why_not}" for one in forecast.variants if one.why_not is not None]
-    for one in forecast.variants:
-        if one.most_requests == 0 and one.why_not is None and one.role != "reference":
-            said.append(_does_not_fit(one, forecast))
     for check in forecast.golden_sets:
         if check.tier == "required" and check.power < least_power:
             needed = "no number of items would do" if check.items_needed is None else f"about {check.items_needed:,} items are needed"
@@ -153,11 +176,3 @@ def refusals(forecast: Forecast, policy: Policy, least_power: float) -> tuple[st
             "another place"
         )
     return tuple(said)
-
-
-def _does_not_fit(one: VariantForecast, forecast: Forecast) -> str:
-    weights, budget = one.weight_bytes or 0, forecast.budget_bytes or 0
-    return (
-        f"variant {one.variant}: beside {weights:,} bytes of weights the budget of {budget:,} leaves no room for one request of "
-        f"{forecast.prompt_tokens + forecast.output_tokens} tokens ({one.kv_bytes_per_request or 0:,} bytes of cache)"
-    )

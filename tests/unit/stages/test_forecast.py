@@ -22,7 +22,7 @@ from quantgate.records import (
     Workload,
 )
 from quantgate.shapes import shape_of_config
-from quantgate.stages.forecast import Sizes, disk_bytes, refusals, sized, stage_times
+from quantgate.stages.forecast import Sizes, disk_bytes, refusals, sized, stage_times, why_no_room
 from quantgate.weightbytes import packing_of
 
 CONFIG = {
@@ -106,11 +106,27 @@ def test_disk_counts_checkpoints_and_logits() -> None:
 # ---------------------------------------------------------------------------------------------- refusals
 
 
-def test_a_budget_without_room_for_a_request_is_refused() -> None:
-    """Weights of a candidate that leave no room for a request are said; the reference is still what others are compared with."""
-    limit = (sized(INT8, SIZES, 0, WORK).weight_bytes or 0) + 1
-    (said,) = refusals(forecast(*(sized(one, SIZES, limit, WORK) for one in (REFERENCE, INT8)), budget_bytes=limit), POLICY, 0.7)
-    assert "leaves no room for one request of 16 tokens" in said and "int8" in said
+def test_a_budget_without_room_for_a_request() -> None:
+    """Weights over the budget, and weights that leave no room for a request, are told apart, with the budget that would do: it does."""
+    weights = sized(INT8, SIZES, 0, WORK).weight_bytes or 0
+    over = why_no_room(sized(INT8, SIZES, weights - 1, WORK), weights - 1, WORK) or ""
+    beside = why_no_room(sized(INT8, SIZES, weights + 1, WORK), weights + 1, WORK) or ""
+    assert over.startswith(f"its weights alone take {weights:,} bytes, and the budget is {weights - 1:,}: ")
+    assert "leaves no room for one request of 16 tokens (8,192 bytes of cache): " in beside
+    enough = weights + 8192 + 100 * 4
+    for said in (over, beside):
+        assert said.endswith(f": {enough:,} bytes would do for them and one request of 16 tokens, activations not counted")
+    assert sized(INT8, SIZES, enough, WORK).most_requests == 1
+    assert sized(INT8, SIZES, enough - 1, WORK).most_requests == 0
+    assert why_no_room(sized(INT8, SIZES, enough, WORK), enough, WORK) is None
+
+
+def test_who_needs_no_room() -> None:
+    """The reference is what others are compared with, whatever fits beside it; what is not filled, or not known, is not refused."""
+    for one in (REFERENCE, RTN, replace(INT8, measure="quality")):
+        assert why_no_room(sized(one, SIZES, 1, WORK), 1, WORK) is None
+    assert why_no_room(sized(INT8, None, 1, WORK), 1, WORK) is None
+    assert why_no_room(sized(INT8, SIZES, None, WORK), None, WORK) is None
 
 
 def test_each_reason_is_said() -> None:
