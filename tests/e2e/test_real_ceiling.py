@@ -35,8 +35,9 @@ def told(done: int, total: int, what: str) -> None:
 
 
 def built(variant: Variant, base: Artifact | None, folder: Path) -> Artifact:
-    """A variant's checkpoint, made in a process of its own: half a gigabyte that was freed here would stay in the heap of later tests."""
-    asked = {"model": SMOLLM2, "variant": variant, "base": base, "device": DEVICE, "cache": str(folder), "key": variant.name, "fresh": False}
+    """A variant's checkpoint, made in a process of its own: half a gigabyte freed here would stay in the heap of later tests."""
+    kept = {"cache": str(folder), "key": variant.name, "fresh": False}
+    asked = {"model": SMOLLM2, "variant": variant, "base": base, "device": DEVICE, **kept}
     worker = ProcessExecutor().open(variant, folder / "build.txt")
     try:
         return rundir.decode(Artifact, json.dumps(worker.ask({"action": "quantize", **rundir.plain(asked)}, quiet)))
@@ -109,8 +110,9 @@ def test_stored_bytes_are_within_one_percent_of_the_arithmetic(base: Artifact, t
 
 @pytest.mark.model
 def test_prediction_within_five_percent_at_short_outputs(base: Artifact, tmp_path: Path) -> None:
-    """The float32 reference in 700 MiB, short enough for every test run: 6 tokens put out, filled twice, one thread, as others run beside it."""
-    within_five_percent(base, REFERENCE, tmp_path, 700 * 2**20, replace(LONG, prompt_tokens=122, output_tokens=6, max_batch=24, fill_repeats=2), threads=1)
+    """The float32 reference in 700 MiB, short enough for every test run: 6 tokens put out, filled twice, one thread."""
+    short = replace(LONG, prompt_tokens=122, output_tokens=6, max_batch=24, fill_repeats=2)
+    within_five_percent(base, REFERENCE, tmp_path, 700 * 2**20, short, threads=1)
 
 
 @pytest.mark.slow
@@ -135,7 +137,7 @@ def test_prediction_within_five_percent_in_six_probes(
 def within_five_percent(
     base: Artifact, variant: Variant, folder: Path, budget_bytes: int, workload: Workload, *, threads: int
 ) -> None:
-    """The ceiling held as often as asked, one more did not fit, and the prediction was within 5 % (or one row) of it in 6 probes or fewer."""
+    """The ceiling held as often as asked, one more did not fit; the prediction was within 5 % (or one row) of it, in 6 probes or fewer."""
     device = replace(DEVICE, threads=threads)
     found = fill(artifact(base, variant, folder / "v"), variant, folder, budget_bytes, workload, device)
     sys.stdout.write(
