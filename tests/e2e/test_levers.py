@@ -102,6 +102,7 @@ def test_a_cache_in_fewer_bits_is_a_variant_like_any_other(chain: Chain) -> None
     assert reused == ["quantize"], "nothing that was measured with another cache is used again"
 
 
+@pytest.mark.slow
 def test_the_real_engine_through_the_whole_gate(chain: Chain) -> None:
     """A small trained model with its cache in 8 bits: the reference's weights, other log-likelihoods, and no loss that counts."""
     speculators.train(chain.root / "model", hidden=32, layers=2, steps=60)
