@@ -259,7 +259,7 @@ def _accelerator(work: Run) -> dict[str, Any]:
     with ExitStack() as stack, suppress(MeasureError):
         found = _Lazy(work, work.config.reference, stack).ask("device_info", DeviceInfo, device=work.config.device)
         return {"accelerator": (found.kind, found.name, found.total_bytes, found.driver, found.allocator)}
-    return {"run": work.info.run_id}
+    return {"accelerator": work.info.run_id}
 
 
 def _way(work: Run, variant: Variant) -> dict[str, Any]:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from chain import Chain, items, report_of, reused_of, write_golden
-from quantgate import plugins, rundir
+from quantgate import measuring, plugins, rundir, worker
 from quantgate.devices.fake import FakeDevice
-from quantgate.errors import RunFolderError
+from quantgate.errors import EngineError, RunFolderError
 from quantgate.records import DeviceConfig
 
 RESULTS: dict[str, Any] = {"acc": np.float32(2 / 3), "ok": np.bool_(True), "kl": float("nan"), "n": np.int64(3)}
@@ -112,6 +112,21 @@ def test_what_another_card_or_driver_gave_is_not_used_again(chain: Chain, monkey
         stages = reused_of(chain.last)["int8"]
         assert ("capacity" in stages, any(one.startswith("score") for one in stages)) == (reused, reused), stages
     assert "quantize" in stages
+
+
+def test_what_a_card_without_a_name_gave_is_not_used_again(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that cannot be asked for its name is measured in every run, roofs included, and is no reason to fail."""
+
+    def silent(desk: object, request: object) -> None:
+        raise EngineError("the driver does not answer")
+
+    monkeypatch.setattr(measuring, "HOST_KINDS", ())
+    monkeypatch.setitem(worker.ACTIONS, "device_info", silent)
+    for _ in range(2):
+        done = chain.run()
+        assert done.code == 0, done.err
+        assert report_of(chain.last)["roofs"] is not None
+        assert not {"load", "capacity"} & set(reused_of(chain.last)["int8"])
 
 
 def test_b86_a_sealed_golden_set_is_not_edited(chain: Chain) -> None:
