@@ -24,6 +24,8 @@ Scalar: TypeAlias = str | int | float | bool | None
 Role: TypeAlias = Literal["reference", "candidate", "identity", "known_bad"]
 Outcome: TypeAlias = Literal["pass", "fail", "inconclusive", "not_measured"]
 Tier: TypeAlias = Literal["required", "advisory"]
+OPEN_ENDED = ("search cap", "time")
+"""What ends a search for a ceiling before a batch fails: the batch that held is at least so much, and no maximum."""
 FillOutcome: TypeAlias = Literal["fits", "over budget", "out of memory", "too short", "out of time"]
 FillPurpose: TypeAlias = Literal["prefill", "decode", "probe", "confirm"]
 LimitedBy: TypeAlias = Literal["memory", "engine", "search cap", "time"]

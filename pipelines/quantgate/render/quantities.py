@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal, TypeAlias
 
-from quantgate.records import CeilingRow, Check, GoldenRow, Outcome, Policy, Report, Role, Scale, Verdict
+from quantgate.records import OPEN_ENDED, CeilingRow, Check, GoldenRow, Outcome, Policy, Report, Role, Scale, Verdict
 
 UNKNOWN = "-"
 Towards: TypeAlias = Literal["nearest", "up", "down"]
@@ -395,14 +395,14 @@ def batch_ceiling(ceiling: CeilingRow | None) -> str:
     """Write the confirmed batch; ``>= 16`` where the search ended before a batch failed."""
     if ceiling is None or ceiling.confirmed is None:
         return UNKNOWN
-    return f"{'>= ' if ceiling.limited_by in ('search cap', 'time') else ''}{count(ceiling.confirmed)}"
+    return f"{'>= ' if ceiling.limited_by in OPEN_ENDED else ''}{count(ceiling.confirmed)}"
 
 
 def scoring_ceiling(ceiling: CeilingRow | None) -> str:
     """Write the confirmed batch of scoring; ``>= 16`` where the search ended before a batch failed."""
     if ceiling is None or ceiling.scoring is None:
         return UNKNOWN
-    return f"{'>= ' if ceiling.scoring_limited_by in ('search cap', 'time') else ''}{count(ceiling.scoring)}"
+    return f"{'>= ' if ceiling.scoring_limited_by in OPEN_ENDED else ''}{count(ceiling.scoring)}"
 
 
 def policy_terms(policy: Policy, candidates: int) -> str:

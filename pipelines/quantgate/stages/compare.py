@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from quantgate.records import (
+    OPEN_ENDED,
     Capacity,
     Comparison,
     DeviceInfo,
@@ -250,7 +251,7 @@ def _confirmed(capacity: Capacity | None) -> int | None:
 
 
 def _open(capacity: Capacity | None) -> bool:
-    return capacity is not None and capacity.confirmed is not None and capacity.limited_by in ("search cap", "time")
+    return capacity is not None and capacity.confirmed is not None and capacity.limited_by in OPEN_ENDED
 
 
 def _batches(before: SpeedRun | None, after: SpeedRun | None) -> list[int]:

@@ -12,7 +12,7 @@ from statistics import median
 from quantgate import gains
 from quantgate.diagnosis import diagnose
 from quantgate.limits import step_growth
-from quantgate.records import MAIN, Capacity, Evidence, SpeedRun, VariantEvidence, Verdict
+from quantgate.records import MAIN, OPEN_ENDED, Capacity, Evidence, SpeedRun, VariantEvidence, Verdict
 from quantgate.render import quantities as q
 from quantgate.stages.tried import readings_of
 from quantgate.symptoms import Diagnosis, Symptoms, Timing, Trial, overlaid
@@ -174,7 +174,7 @@ def _measured(one: VariantEvidence, reference: VariantEvidence, gain: float | No
 
 
 def _open_ended(one: VariantEvidence) -> bool:
-    return one.capacity is not None and one.capacity.limited_by in ("search cap", "time")
+    return one.capacity is not None and one.capacity.limited_by in OPEN_ENDED
 
 
 def _held(one: VariantEvidence) -> str:
