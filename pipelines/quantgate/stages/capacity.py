@@ -185,10 +185,10 @@ def _scoring(search: _Search) -> ScoringCeiling:
     """Searched from small readings: a prompt that is scored takes less than one that is filled, as its logits go in pieces."""
     workload = search.job.workload
     small = [search.read(size, purpose="prefill") for size in SLOPE_BATCHES]
-    predicted = _of_line(search.job, _line(small))
+    predicted = _of_line(search.job.budget_bytes, _line(small))
     if (rows := _middle(predicted, workload.max_batch)) is not None:
         small = _replaced(small, search.read(rows, purpose="prefill"))
-        predicted = _of_line(search.job, _line(small))
+        predicted = _of_line(search.job.budget_bytes, _line(small))
     start = workload.max_batch if small[1].outcome == "fits" else 1
     start = start if predicted is None else max(1, predicted)
     confirmed, limited_by = search.largest(search.read, start)
@@ -297,20 +297,21 @@ def _predicted(blank: Capacity, prefill: list[Probe], decode: list[Probe], writt
     decode_fixed, decode_row = _line(decode) if len(decode) == len(SLOPE_BATCHES) else (None, None)
     decode_row = None if decode_row is None else decode_row + written_later
     last_step = max(decode_row or 0, blank.kv_bytes_per_row or 0)
-    rows = [(prefill_row or 0, fixed), (last_step, fixed if decode_row is None else decode_fixed)]
-    ceilings = [predict(blank.budget_bytes or 0, rest, row) for row, rest in rows if row and rest is not None]
+    lines = [(fixed, prefill_row), (fixed if decode_row is None else decode_fixed, last_step)]
+    ceilings = [_of_line(blank.budget_bytes or 0, line) for line in lines]
     return replace(
         blank,
         fixed_bytes=fixed,
         prefill_bytes_per_row=prefill_row,
         decode_bytes_per_row=decode_row,
-        predicted=min(ceilings, default=None),
+        predicted=min((one for one in ceilings if one is not None), default=None),
     )
 
 
-def _of_line(job: Job, line: tuple[int | None, int | None]) -> int | None:
+def _of_line(budget_bytes: int, line: tuple[int | None, int | None]) -> int | None:
+    """None where the fixed part or a row is not known, or a row adds nothing."""
     fixed, row = line
-    return predict(job.budget_bytes, fixed, row) if fixed is not None and row else None
+    return predict(budget_bytes, fixed, row) if fixed is not None and row else None
 
 
 def _middle(predicted: int | None, cap: int) -> int | None:
