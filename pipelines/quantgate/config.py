@@ -61,8 +61,7 @@ from quantgate.records import (
 )
 from quantgate.refusals import allowed
 from quantgate.sizes import EXPECTED, size_bytes
-from quantgate.symptoms import Symptoms
-from quantgate.symptoms import refuse as refuse_symptoms
+from quantgate.symptoms import Symptoms, refuse as refuse_symptoms
 
 SCHEMA_VERSION = 1
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"

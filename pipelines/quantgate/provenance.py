@@ -38,7 +38,7 @@ LIBRARIES = (
 UNKNOWN_VERSION = "0+unknown"
 EVIDENCE_SOURCES = (
     "calibration.py", "devices", "divergence.py", "engines", "golden.py", "golden_items.py", "golden_keys.py", "golden_options.py",
-    "kvcache.py", "levers", "metrics", "modelconfig.py", "numerals.py", "parameters.py", "ports.py", "quantizers", "records.py",
+    "kvcache.py", "levers", "metrics", "modelconfig.py", "numerals.py", "parameters.py", "ports.py", "quantizers", "records",
     "shapes.py", "sources", "stages/answer.py", "stages/batching.py", "stages/capacity.py", "stages/corpus.py", "stages/diverge.py",
     "stages/draft.py", "stages/figures.py", "stages/measure.py", "stages/quantize.py", "stages/read.py", "stages/roof.py",
     "stages/scales.py", "stages/score.py", "stages/speculate.py", "strictjson.py", "texts.py", "weightbytes.py", "worker.py",

@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 
 from chain import CONTROL, REFERENCE, Chain, candidate
-from evidence import CONDITIONS, RIGHT, changed, decided, evidence, golden, known_bad, reference, sheet
-from evidence import candidate as int8
+from evidence import (
+    CONDITIONS,
+    RIGHT,
+    candidate as int8,
+    changed,
+    decided,
+    evidence,
+    golden,
+    known_bad,
+    reference,
+    sheet,
+)
 from quantgate.records import Baseline, BaselineEvidence, BaselineLimits, Evidence
 from quantgate.stages import marks
 

@@ -26,9 +26,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPTQConfig
 from transformers.utils import logging as transformers_logging
 
 from quantgate.devices.oom import is_out_of_memory
-from quantgate.engines import transformers_kv_scoring as kv_scoring
-from quantgate.engines import transformers_scoring as scoring
-from quantgate.engines import transformers_weights as weights
+from quantgate.engines import (
+    transformers_kv_scoring as kv_scoring,
+    transformers_scoring as scoring,
+    transformers_weights as weights,
+)
 from quantgate.engines.transformers_distributions import Reading
 from quantgate.engines.transformers_forward import Forward
 from quantgate.engines.transformers_kv_cache import Blocks, cache_bytes

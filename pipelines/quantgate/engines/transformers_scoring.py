@@ -17,8 +17,7 @@ import numpy as np
 import torch
 
 from quantgate.devices.oom import is_out_of_memory
-from quantgate.engines import forest
-from quantgate.engines import transformers_kv_scoring as kv_scoring
+from quantgate.engines import forest, transformers_kv_scoring as kv_scoring
 from quantgate.engines.transformers_forward import Forward
 from quantgate.records import ChoiceLogProbs, ModelShape
 

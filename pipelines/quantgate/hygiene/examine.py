@@ -15,8 +15,7 @@ from pathlib import Path
 
 from quantgate import golden, golden_versions
 from quantgate.errors import GoldenSetError
-from quantgate.hygiene import items as of_items
-from quantgate.hygiene import sets as of_sets
+from quantgate.hygiene import items as of_items, sets as of_sets
 from quantgate.hygiene.findings import Finding, fault, warning
 from quantgate.hygiene.overlap import overlap
 from quantgate.records import GoldenItem

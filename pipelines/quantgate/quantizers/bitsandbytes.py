@@ -22,8 +22,7 @@ from quantgate.errors import ConfigError, EngineError, NothingQuantized
 from quantgate.ports import Progress, QuantizePlan
 from quantgate.quantizers import layers, proof
 from quantgate.quantizers.folder import copy_tokenizer, write_manifest
-from quantgate.quantizers.settings import BitsAndBytesSettings
-from quantgate.quantizers.settings import bitsandbytes as bitsandbytes_settings
+from quantgate.quantizers.settings import BitsAndBytesSettings, bitsandbytes as bitsandbytes_settings
 from quantgate.records import Artifact, Proof
 
 _STATE_SUFFIX = {8: ".SCB", 4: ".weight.absmax"}

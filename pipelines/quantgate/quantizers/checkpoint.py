@@ -16,8 +16,12 @@ from quantgate.errors import ConfigError, EngineError, MissingModel
 from quantgate.files import file_digest
 from quantgate.ports import Progress, QuantizePlan
 from quantgate.quantizers import layers, proof, unpacked
-from quantgate.quantizers.settings import CheckpointSettings, GptqSettings, kernel_refusal
-from quantgate.quantizers.settings import checkpoint as checkpoint_settings
+from quantgate.quantizers.settings import (
+    CheckpointSettings,
+    GptqSettings,
+    checkpoint as checkpoint_settings,
+    kernel_refusal,
+)
 from quantgate.records import Artifact, Proof
 
 _NEEDS = {

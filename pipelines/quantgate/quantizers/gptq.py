@@ -27,8 +27,7 @@ from quantgate.errors import ConfigError, EngineError, NothingQuantized
 from quantgate.ports import Progress, QuantizePlan
 from quantgate.quantizers import gptq_library, layers, proof
 from quantgate.quantizers.folder import copy_tokenizer, write_manifest
-from quantgate.quantizers.settings import PACK_WORD, GptqSettings, kernel_refusal
-from quantgate.quantizers.settings import gptq as gptq_settings
+from quantgate.quantizers.settings import PACK_WORD, GptqSettings, gptq as gptq_settings, kernel_refusal
 from quantgate.records import Artifact, Calibration, Proof
 
 ROW_TOKENS = 512

@@ -19,8 +19,7 @@ from quantgate.errors import ConfigError, NothingQuantized, NumericallyInvalid
 from quantgate.ports import Progress, QuantizePlan
 from quantgate.quantizers import layers, proof
 from quantgate.quantizers.folder import copy_tokenizer, write_manifest
-from quantgate.quantizers.settings import Scheme
-from quantgate.quantizers.settings import rtn as rtn_settings
+from quantgate.quantizers.settings import Scheme, rtn as rtn_settings
 from quantgate.records import Artifact, Proof
 
 SCALE_BYTES = 2  # float16

@@ -12,13 +12,15 @@ from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, MeasurementRow, Outcome, Report, Verdict
 from quantgate.render import quantities as q
-from quantgate.render.canvas import BAND as _BAND
-from quantgate.render.canvas import INK as _INK
-from quantgate.render.canvas import MUTED as _MUTED
-from quantgate.render.canvas import RULE as _RULE
-from quantgate.render.canvas import Canvas as _Canvas
-from quantgate.render.canvas import Scale as _Scale
-from quantgate.render.canvas import ticks as _ticks
+from quantgate.render.canvas import (
+    BAND as _BAND,
+    INK as _INK,
+    MUTED as _MUTED,
+    RULE as _RULE,
+    Canvas as _Canvas,
+    Scale as _Scale,
+    ticks as _ticks,
+)
 
 _Domain = tuple[float, float]
 

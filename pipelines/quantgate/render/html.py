@@ -34,25 +34,27 @@ from quantgate.render import (
     flips,
     kv,
     proof,
+    quantities as q,
     speculation,
     speed,
     timings,
     trend,
 )
-from quantgate.render import quantities as q
-from quantgate.render.elements import Cell as _Cell
-from quantgate.render.elements import Column as _Column
-from quantgate.render.elements import Html as _Html
-from quantgate.render.elements import el as _el
-from quantgate.render.elements import figure as _figure
-from quantgate.render.elements import fold as _fold
-from quantgate.render.elements import folded_text as _folded_text
-from quantgate.render.elements import inline as _inline
-from quantgate.render.elements import join as _join
-from quantgate.render.elements import section as _section
-from quantgate.render.elements import table as _table
-from quantgate.render.elements import with_small as _with_small
-from quantgate.render.elements import words as _words
+from quantgate.render.elements import (
+    Cell as _Cell,
+    Column as _Column,
+    Html as _Html,
+    el as _el,
+    figure as _figure,
+    fold as _fold,
+    folded_text as _folded_text,
+    inline as _inline,
+    join as _join,
+    section as _section,
+    table as _table,
+    with_small as _with_small,
+    words as _words,
+)
 from quantgate.render.policy import waiver_lines
 from quantgate.render.terminal import VariantLine, loss_header, promotion_line, variant_lines
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 
 from quantgate.records import MeasurementRow, Report, SpeedRow
-from quantgate.render import plot
-from quantgate.render import quantities as q
+from quantgate.render import plot, quantities as q
 from quantgate.render.canvas import Canvas, Scale
 
 _HEIGHT = 150

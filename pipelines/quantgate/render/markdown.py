@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from quantgate.records import Check, Report, Verdict
-from quantgate.render import batching, diagnosis, proof, speculation, speed, timings
-from quantgate.render import quantities as q
+from quantgate.render import batching, diagnosis, proof, quantities as q, speculation, speed, timings
 from quantgate.render.policy import paragraphs, waiver_lines
 from quantgate.render.terminal import (
     VariantLine,

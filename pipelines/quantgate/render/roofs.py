@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quantgate.records import MAIN, MeasurementRow, Report, RooflineRow, RoofRate, Roofs
-from quantgate.render import plot
-from quantgate.render import quantities as q
+from quantgate.render import plot, quantities as q
 from quantgate.render.canvas import INK, MUTED, RULE, Canvas, Scale
 
 _HEIGHT = 270

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from quantgate.records import MAIN, CostRow, DeviceInfo, DeviceState, MeasurementRow, Report, RooflineRow, RoofRate
-from quantgate.render import latency, roofs, throughput
-from quantgate.render import quantities as q
+from quantgate.render import latency, quantities as q, roofs, throughput
 from quantgate.render.elements import Column, Html, el, figure, join, table, with_small, words
 
 

@@ -27,8 +27,7 @@ from quantgate.records import (
     Role,
     Verdict,
 )
-from quantgate.render import diagnosis, kv, proof, speed, timings
-from quantgate.render import quantities as q
+from quantgate.render import diagnosis, kv, proof, quantities as q, speed, timings
 
 _COLOURS = {"PASS": "32", "FAIL": "31", "INCONCLUSIVE": "33", "NOT MEASURED": "35", "CONTROL WRONG": "1;31"}
 _RIGHT = frozenset({"flips", "weights", "freed", "batch fits", "tok/s there", "vs reference"})

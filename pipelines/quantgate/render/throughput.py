@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quantgate.records import Crossover, MeasurementRow, Report
-from quantgate.render import plot
-from quantgate.render import quantities as q
+from quantgate.render import plot, quantities as q
 from quantgate.render.canvas import BAND, INK, Canvas, Scale, ticks
 
 _HEIGHT = 250

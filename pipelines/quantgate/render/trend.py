@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from quantgate.records import Trend, TrendChange, Trended, TrendPoint, TrendSeries
-from quantgate.render import elements as e
-from quantgate.render import quantities as q
+from quantgate.render import elements as e, quantities as q
 from quantgate.render.canvas import INK, MUTED, RULE, Canvas, Scale
 from quantgate.render.terminal import plain
 from quantgate.stats.drift import FEWEST

@@ -20,8 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
-from lm_eval import __version__ as harness_version
-from lm_eval import tasks as tasks_package
+from lm_eval import __version__ as harness_version, tasks as tasks_package
 from lm_eval.api.model import LM
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager

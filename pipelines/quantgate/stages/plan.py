@@ -20,8 +20,7 @@ from quantgate.render.quantities import UNKNOWN, count, fixed, margin_points, pe
 from quantgate.stages.checks import OF_DISTRIBUTIONS
 from quantgate.stages.early import large_enough, look_sizes
 from quantgate.stages.lever_checks import SPECULATION
-from quantgate.stages.quadruples import KINDS
-from quantgate.stages.quadruples import check_name as speed_check_name
+from quantgate.stages.quadruples import KINDS, check_name as speed_check_name
 from quantgate.stages.quality import part_of, slice_names
 from quantgate.stages.speed import speed_needs
 from quantgate.stats.power import items_needed, items_without_a_flip, largest_flip_rate, power, smallest_margin

@@ -4,8 +4,7 @@ from itertools import product
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import samples
 from quantgate.errors import QuantgateError

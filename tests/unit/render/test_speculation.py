@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import samples
 from quantgate.records import Parting, Report, SpeculationFigures, SpeculationRow
-from quantgate.render import html, markdown
-from quantgate.render import speculation as shown
+from quantgate.render import html, markdown, speculation as shown
 
 
 def report(*rows: SpeculationRow) -> Report:

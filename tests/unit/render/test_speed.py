@@ -10,8 +10,7 @@ import pytest
 import samples
 import speeds
 from quantgate.records import Crossover, DeviceState, MeasurementRow, Report, Roofs
-from quantgate.render import html, latency, markdown, plot, roofs, speed, terminal, throughput
-from quantgate.render import quantities as q
+from quantgate.render import html, latency, markdown, plot, quantities as q, roofs, speed, terminal, throughput
 
 SVG = "{http://www.w3.org/2000/svg}"
 DASHES = {"float32": None, "int8": "7 4", "nf4": "2 3"}

@@ -11,8 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import speeds
 from publishing import GOLDEN_SHA256, RUN_ID, measured, report, report_folder, store_in

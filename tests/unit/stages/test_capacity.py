@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from quantgate.devices.fake import FakeDevice
 from quantgate.errors import OutOfMemory
