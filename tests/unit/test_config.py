@@ -513,12 +513,12 @@ def test_digits_in_quotes_are_text(tmp_path: Path) -> None:
 
 def test_every_kind_of_check_has_its_limits() -> None:
     """A kind that is added must say which limits it takes."""
-    kinds = get_args(config._Check.model_fields["kind"].annotation)
+    kinds = get_args(config.policy_sections.CheckSection.model_fields["kind"].annotation)
     assert set(kinds) == set(config.LIMITS)
     for kind in (one for one in kinds if config.LIMITS[one]):
-        document = config._Document(file="x", values={}, lines={})
+        document = config.document.Document(file="x", values={}, lines={})
         with pytest.raises(ConfigError, match=f"a check of kind {kind} needs"):
-            config._check_limits(config._Check(kind=kind), document, 0)
+            config.policy._check_limits(config.policy_sections.CheckSection(kind=kind), document, 0)
 
 
 def test_uncorrected_chances_are_refused(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def test_the_sample_config_is_accepted(tmp_path: Path) -> None:
 def test_environment_variables_are_read() -> None:
     """The README's table has the variables that the config reader and the command line use, and those of the Makefile."""
     named = re.findall(r"^\| `([A-Z_]+)` \|", text("README.md"), flags=re.MULTILINE)
-    source = "".join((PACKAGE / name).read_text(encoding="utf-8") for name in ("config.py", "cli.py"))
+    source = "".join((PACKAGE / name).read_text(encoding="utf-8") for name in ("config/environment.py", "cli.py"))
     used = set(re.findall(r"os\.environ\.\w+\(\"([A-Z_]+)\"", source)) | set(re.findall(r"^([A-Z]+) \?=", text("Makefile"), re.MULTILINE))
     assert len(used) >= 4
     assert sorted(named) == sorted(used)
@@ -275,10 +275,10 @@ def test_every_choice_is_described() -> None:
     """Each kind of check, objective and role that a config may name stands in the README or the glossary."""
     words = set(re.findall(r"\w+", text("README.md") + text("GLOSSARY.md")))
     fields = (
-        config._Check.model_fields["kind"],
-        config._Policy.model_fields["objective"],
-        config._Policy.model_fields["require"],
-        config._Policy.model_fields["correction"],
+        config.policy_sections.CheckSection.model_fields["kind"],
+        config.policy_sections.PolicySection.model_fields["objective"],
+        config.policy_sections.PolicySection.model_fields["require"],
+        config.policy_sections.PolicySection.model_fields["correction"],
     )
     choices = {choice for field in fields for choice in get_args(field.annotation)} | set(get_args(records.Role))
     assert len(choices) > 10

@@ -13,7 +13,7 @@ from quantgate.records import UNDATED, CheckRule, Policy, Waiver
 from quantgate.render import flips, html, junit, markdown, policy, terminal
 
 WAIVER = Waiver(check="quality/everyday", variant="nf4", owner="A. Meyer", reason="a trial", expires="2026-12-31")
-KINDS = get_args(config._Check.model_fields["kind"].annotation)
+KINDS = get_args(config.policy_sections.CheckSection.model_fields["kind"].annotation)
 
 
 def sentences(by: Policy, candidates: int = 2) -> str:
