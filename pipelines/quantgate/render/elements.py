@@ -128,3 +128,21 @@ def folded_text(text: str) -> Html:
     if len(text) <= _SUMMARY_LENGTH and "\n" not in text:
         return el("span", text or "(empty)", class_="text")
     return fold(q.shortened(text, _SUMMARY_LENGTH), el("pre", text))
+
+
+def badge(word: str) -> Html:
+    """A verdict as a word in a box; the word alone says it."""
+    kinds = {"PASS": "pass", "FAIL": "fail", "INCONCLUSIVE": "inconclusive", "CONTROL": "wrong", "NOT": "missing"}
+    plain = kinds.get(word.split(" ")[0].strip(","), "plain")
+    kind = "control" if ", as it must" in word else "inconclusive" if "(waived)" in word else plain
+    return el("span", word, class_=f"badge {kind}")
+
+
+def definitions(facts: Iterable[tuple[str, str]]) -> Html:
+    """Names and facts, one below the other; what is unknown is ``-``."""
+    return el("dl", *(el("div", el("dt", name), el("dd", fact or q.UNKNOWN)) for name, fact in facts))
+
+
+def digest(sha256: str | None) -> str:
+    """A digest in full, for copying."""
+    return q.UNKNOWN if sha256 is None else el("code", sha256, class_="digest")
