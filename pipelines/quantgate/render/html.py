@@ -1,8 +1,9 @@
 """The page of a run: one file that a release owner can open, print and keep.
 
 No network, no fonts from elsewhere, and one script, which filters flips; a content security policy in the page says so to the
-browser and names that script by its digest. Every text goes through ``el``, which escapes whatever is not markup of our own, so a prompt
-cannot become a tag. Verdicts are words first; border and weight repeat them for the eye. What is unknown is ``-`` with its reason where there is one.
+browser and names that script by its digest. Every text goes through ``el``, which escapes whatever is not markup of our own, so
+a prompt cannot become a tag. Verdicts are words first; border and weight repeat them for the eye. What is unknown is ``-`` with
+its reason where there is one.
 """
 
 from __future__ import annotations
