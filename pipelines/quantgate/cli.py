@@ -110,8 +110,25 @@ def _flushed(code: int) -> int:
 # ---------------------------------------------------------------------------------------------- the parser
 
 
+class _Once(argparse.Action):
+    """Stores one value. A second one is refused: the first would be dropped without a word."""
+
+    given = False
+
+    def __call__(self, _: object, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
+        if self.given and option_string is not None:
+            raise argparse.ArgumentError(self, "given twice; it takes one value")
+        self.given = True
+        setattr(namespace, self.dest, values)
+
+
 class _Parser(argparse.ArgumentParser):
-    """Refuses in one line, as every other error of the command line is told."""
+    """Refuses in one line, as every other error of the command line is told. A parser is for one line."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"quantgate: {message}; {self.prog} --help shows what is allowed, with an example\n")

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,6 +94,18 @@ def test_a_negative_value_is_the_option_s(capsys: pytest.CaptureFixture[str]) ->
         assert cli._joined(words) == words
     assert cli.main(["policy", "explain", "configs/policies/default.yaml", "--candidates", "-1"]) == 2
     assert "--candidates must be 1 or more, found -1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("judge x", "--policy"), ("run x", "--reports"), ("diagnose", "--symptoms"), ("golden add x", "--from")]
+)
+def test_an_option_of_one_value_is_not_given_twice(capsys: pytest.CaptureFixture[str], command: str, option: str) -> None:
+    """Two policies, say, are refused: the first would be dropped without a word. An option that may be repeated still may."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command.split(), option, "a", f"{option}=b"])
+    assert ended.value.code == 2
+    assert f"{option}: given twice; it takes one value" in capsys.readouterr().err
+    assert cli._arguments(["diagnose", "--metrics", "a", "--metrics", "b"]).metrics == [Path("a"), Path("b")]
 
 
 def ends(monkeypatch: pytest.MonkeyPatch, action: Callable[[Any], int], *words: str) -> int:
