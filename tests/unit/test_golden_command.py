@@ -43,6 +43,20 @@ def test_check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert all(set(one) == {"severity", "kind", "file", "line", "field", "what", "advice"} for one in found["findings"])
 
 
+def test_add_refuses_what_sealing_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An item that its metric cannot score, and scores of another scale than the set's: no next version is made."""
+    home = tmp_path / "faq"
+    written(home / "v1" / "items.jsonl", {"id": "1", **ITEM})
+    assert cli.main(["golden", "seal", str(home / "v1"), "--licence", "CC0"]) == 0
+    unfit = {"id": "2", "metric": "json_schema", "prompt": "As JSON:", "options": {"schema": {"type": "nothing"}}}
+    for row, what in (unfit, "'nothing'"), ({"id": "2", "metric": "perplexity", "text": "And a text."}, "give each kind a golden set of its own"):
+        new = written(tmp_path / "new.jsonl", row)
+        capsys.readouterr()
+        assert cli.main(["golden", "add", str(home), "--from", str(new), "--reason", "more"]) == 2
+        assert what in capsys.readouterr().err
+        assert not (home / "v2").exists()
+
+
 def test_from_sealing_to_the_third_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """seal, add, retire and log in the order of a set's life; each prints the digest that a report will show."""
     home = tmp_path / "faq"

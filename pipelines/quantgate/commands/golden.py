@@ -140,20 +140,33 @@ def _count(number: int, what: str) -> str:
 def _seal(arguments: argparse.Namespace) -> int:
     golden = _quantgate("golden")
     items = arguments.folder / golden.ITEMS_FILE
-    unfit, missing = _quantgate("admission").unfit(golden.examine(items)[0]) if items.is_file() else ((), ())
-    if unfit:
-        raise _quantgate("golden_items").together(unfit[: _quantgate("golden_items").MAX_FAULTS], str(items))
-    for what in missing:
-        print(f"note: not asked, {what}")
+    if items.is_file():
+        _refuse_unfit(items)
     golden.write_manifest(arguments.folder, arguments.licence)
     sealed = golden.load(arguments.folder)
     print(f"{sealed.label}: {_count(len(sealed.items), 'item')}, sha256 {sealed.sha256}")
     return 0
 
 
+def _refuse_unfit(file: Path, beside: Path | None = None) -> None:
+    """Refuse what only the metrics of a file's items can tell, and scales that do not go with the items ``beside`` them."""
+    examine, unfit = _quantgate("golden").examine, _quantgate("admission").unfit
+    found, missing = unfit(examine(file)[0])
+    if beside is not None and not found:
+        found = [one for one in unfit([*examine(beside)[0], *examine(file)[0]])[0] if not one[0]]
+    if found:
+        raise _quantgate("golden_items").together(found[: _quantgate("golden_items").MAX_FAULTS], str(file))
+    for what in missing:
+        print(f"note: not asked, {what}")
+
+
 def _add(arguments: argparse.Namespace) -> int:
-    versions = _quantgate("golden_versions")
-    return _made(*versions.add(versions.newest(arguments.set), arguments.new, _author(arguments)))
+    versions, golden = _quantgate("golden_versions"), _quantgate("golden")
+    newest = versions.newest(arguments.set)
+    new = arguments.new / golden.ITEMS_FILE if arguments.new.is_dir() else arguments.new
+    if new.is_file():
+        _refuse_unfit(new, newest / golden.ITEMS_FILE)
+    return _made(*versions.add(newest, arguments.new, _author(arguments)))
 
 
 def _retire(arguments: argparse.Namespace) -> int:
