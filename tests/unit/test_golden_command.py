@@ -49,7 +49,8 @@ def test_add_refuses_what_sealing_refuses(tmp_path: Path, capsys: pytest.Capture
     written(home / "v1" / "items.jsonl", {"id": "1", **ITEM})
     assert cli.main(["golden", "seal", str(home / "v1"), "--licence", "CC0"]) == 0
     unfit = {"id": "2", "metric": "json_schema", "prompt": "As JSON:", "options": {"schema": {"type": "nothing"}}}
-    for row, what in (unfit, "'nothing'"), ({"id": "2", "metric": "perplexity", "text": "And a text."}, "give each kind a golden set of its own"):
+    other = {"id": "2", "metric": "perplexity", "text": "And a text."}
+    for row, what in (unfit, "'nothing'"), (other, "give each kind a golden set of its own"):
         new = written(tmp_path / "new.jsonl", row)
         capsys.readouterr()
         assert cli.main(["golden", "add", str(home), "--from", str(new), "--reason", "more"]) == 2
