@@ -48,6 +48,21 @@ class GoldenForecast:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LeverForecast:
+    """A serving lever that the config asks for."""
+
+    lever: str
+    """``batching`` or ``speculation``."""
+    what: str
+    """What would be measured, in words."""
+    why_not: str | None
+    """Why a run would refuse it; None where it would not."""
+    seconds: float | None
+    """Median of earlier runs that measured the same; None without one."""
+    runs: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Forecast:
     """The whole run. ``refusals`` are why ``quantgate run`` would end before or without a measurement."""
 
@@ -65,3 +80,4 @@ class Forecast:
     """Sum of the known times."""
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
+    levers: tuple[LeverForecast, ...] = ()

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -32,13 +32,13 @@ from quantgate import (
 )
 from quantgate.config import RunConfig, load_run
 from quantgate.errors import EngineError, QuantgateError, UsageError
-from quantgate.forecasts import Forecast, VariantForecast
+from quantgate.forecasts import Forecast, LeverForecast, VariantForecast
 from quantgate.modelconfig import Described
 from quantgate.ports import QuantizePlan
 from quantgate.records import Artifact, DeviceInfo, Evidence, Fingerprint, GoldenReference, GoldenSet, Variant
 from quantgate.render.forecast import text
 from quantgate.shapes import shape_of_config
-from quantgate.stages import baseline, forecast, foreseen, plan
+from quantgate.stages import baseline, forecast, forecast_levers, foreseen, plan
 from quantgate.weightbytes import is_filled, is_simulated
 
 MOST_RUNS = 20
@@ -66,8 +66,11 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
     budget = config.device.memory_budget_bytes or total
     with _base(config, described) as base, _unheard():
         variants = tuple(_variant(config, one, sizes, (budget, total), base) for one in config.variants)
-    variants = _with_times(config, variants, goldens)
+    earlier = tuple(_earlier(config))
+    variants = _with_times(config, variants, goldens, earlier)
+    levers = tuple(_levers(config, goldens, earlier))
     known = [stage.seconds for one in variants for stage in one.stages if stage.seconds is not None]
+    known += [one.seconds for one in levers if one.seconds is not None]
     questions = plan.questions(config.policy, references, len(config.candidates))
     found = Forecast(
         model=config.model.name,
@@ -84,11 +87,12 @@ def prepare(config: RunConfig, *, allow_underpowered: bool = False) -> Forecast:
         refusals=(),
         notes=(
             *_notes(described, why_no_model, config), *_unfilled(variants), *_foreseen(config, variants, budget),
-            *_baseline(config, references), *told,
+            *_baseline(config, references), *_elsewhere(config), *told,
         ),
+        levers=levers,
     )
     least = 0.0 if allow_underpowered else admission.LEAST_POWER
-    learned = (*_learned(config, goldens), *_levers(config, goldens))
+    learned = (*_learned(config, goldens), *(one.why_not for one in levers if one.why_not is not None))
     against = [*learned, *([why_no_device] if why_no_device else [])]
     against += [why_no_model] if why_no_model and config.engine != "fake" else []
     noisy = [] if allow_underpowered else [plan.why_noisy(one, config.policy) for one in questions if one.rule.tier == "required"]
@@ -118,17 +122,30 @@ def _learned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> Iterator[str]
         yield str(error)
 
 
-def _levers(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> Iterator[str]:
-    """What is wrong with the requests, prompts and drafters of the levers: a run refuses it before anything is measured."""
-    file = str(config.path)
-    try:
-        preflight.check_requests(workloads.prepared(config.levers.batching, file), config.model, file)
-    except UsageError as error:
-        yield str(error)
-    try:
-        prompting.check(config, goldens)
-    except UsageError as error:
-        yield str(error)
+def _levers(config: RunConfig, goldens: tuple[GoldenSet, ...], earlier: Sequence[Evidence]) -> Iterator[LeverForecast]:
+    """Each lever with what is wrong with its requests, prompts or drafters: a run refuses it before anything is measured."""
+    file, asked = str(config.path), config.levers
+    refused = LeverForecast(lever="", what="", why_not=None, seconds=None)
+    if asked.batching is not None:
+        try:
+            prepared = workloads.prepared(asked.batching, file)
+            preflight.check_requests(prepared, config.model, file)
+            yield forecast_levers.batching(prepared or asked.batching, earlier)
+        except UsageError as error:
+            yield replace(refused, lever="batching", why_not=str(error))
+    if asked.speculation is not None:
+        try:
+            prompting.check(config, goldens)
+            yield forecast_levers.speculation(asked.speculation, len(prompting.prompts(asked.speculation, goldens, file)), earlier)
+        except UsageError as error:
+            yield replace(refused, lever="speculation", why_not=str(error))
+
+
+def _elsewhere(config: RunConfig) -> Iterator[str]:
+    """Engines whose interpreter is not there: a run goes on without them."""
+    for one in config.levers.batching.engines if config.levers.batching else ():
+        if one.interpreter is not None and not Path(one.interpreter).is_file():
+            yield f"batching by {one.name}: not run, there is no interpreter {one.interpreter}"
 
 
 # ---------------------------------------------------------------------------------------------- model and device
@@ -281,9 +298,8 @@ def _why_not(config: RunConfig, variant: Variant, base: Artifact | None) -> str 
 
 
 def _with_times(
-    config: RunConfig, variants: tuple[VariantForecast, ...], goldens: tuple[GoldenSet, ...]
+    config: RunConfig, variants: tuple[VariantForecast, ...], goldens: tuple[GoldenSet, ...], earlier: Sequence[Evidence]
 ) -> tuple[VariantForecast, ...]:
-    earlier = tuple(_earlier(config))
     digests = {one.name: one.sha256 for one in goldens}
     times = {
         one.name: forecast.stage_times(one, digests, config.workload, config.batch_plan, earlier) for one in config.variants

@@ -78,6 +78,21 @@ def test_a_lever_that_cannot_be_measured_is_refused(chain: Chain, levers: dict[s
     assert said in " ".join(done.out.split())
 
 
+def test_levers_are_told(chain: Chain) -> None:
+    """What would be measured beside quantization, how long it took before, and an engine whose interpreter is not there."""
+    there, missing = {"name": "fake"}, {"name": "vllm", "python": "none/python"}
+    batching = {"drawn": DRAWN, "rows": 2, "engines": [there]}
+    speculation = {"prompts": {"golden_set": "sums"}, "drafters": ["prompt_lookup"]}
+    asked = chain.config(levers={"batching": batching, "speculation": speculation})
+    assert "time not known" in chain.cli("plan", asked).out
+    assert chain.cli("run", asked).code in (0, 1)
+    found = json.loads(chain.cli("plan", asked, "--json").out)["levers"]
+    assert [(one["lever"], one["why_not"], one["runs"]) for one in found] == [("batching", None, 1), ("speculation", None, 1)]
+    assert all(one["seconds"] > 0 for one in found)
+    done = chain.cli("plan", chain.config(levers={"batching": {**batching, "engines": [there, missing]}}))
+    assert done.code == 0 and "batching by vllm: not run, there is no interpreter" in done.out
+
+
 def test_a_mistake_in_the_config_is_one_line(chain: Chain) -> None:
     """A config that cannot be read is refused as by run."""
     done = chain.cli("plan", chain.config(engine="fak"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from quantgate.forecasts import Forecast, GoldenForecast, VariantForecast
+from quantgate.forecasts import Forecast, GoldenForecast, LeverForecast, VariantForecast
 from quantgate.render import quantities as q
 
 
@@ -22,6 +22,9 @@ def _lines(found: Forecast) -> Iterator[str]:
     if found.golden_sets:
         yield ""
         yield from _aligned(_golden_cells(found.golden_sets))
+    if found.levers:
+        yield ""
+        yield from map(_lever, found.levers)
     yield ""
     yield from _times(found)
     yield f"disk: {q.decimal_bytes(found.disk_bytes)} at most for the cache, {q.decimal_bytes(found.disk_free_bytes)} free"
@@ -55,6 +58,11 @@ def _golden_cells(sets: Sequence[GoldenForecast]) -> list[list[str]]:
         power = q.fixed(one.power, 2, towards="down")
         cells.append([one.check, one.golden, q.count(one.items), q.margin_points(one.margin), power, smallest])
     return cells
+
+
+def _lever(one: LeverForecast) -> str:
+    before = "time not known" if one.seconds is None else f"took {q.duration(one.seconds)} before"
+    return f"{one.lever}: {one.what or 'cannot be measured'}" + (f"; {before}" if one.why_not is None else "")
 
 
 def _times(found: Forecast) -> Iterator[str]:
