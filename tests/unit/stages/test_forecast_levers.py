@@ -34,8 +34,9 @@ SPECULATION = SpeculationConfig(
 def served(engine: str, mode: str, wall_s: float | None, tokens: tuple[int, ...] = (5, 3)) -> BatchingRun:
     requests = tuple(
         ServedRequest(
-            request_id=f"r{place}", prompt_tokens=1, requested_tokens=one, arrived_s=0.0, started_s=0.0, ids=(1,) * one, token_s=(1.0,) * one
-        )
+            request_id=f"r{place}", prompt_tokens=1, requested_tokens=one, arrived_s=0.0, started_s=0.0,
+            ids=(1,) * one, token_s=(1.0,) * one,
+        )  # fmt: skip
         for place, one in enumerate(tokens)
     )
     return BatchingRun(
