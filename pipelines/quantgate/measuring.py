@@ -241,10 +241,12 @@ def key_of(work: Run, **parts: Any) -> str:
 
 
 def _anywhere(part: Any) -> Any:
-    """A part without the place of its files, whose digest it holds: results of a cache that was moved stay its results."""
+    """A part without the place of its files, whose digest it holds, nor how long they took: moved or built again, they are the same."""
     if isinstance(part, tuple):
         return tuple(_anywhere(one) for one in part)
-    return replace(part, path="") if isinstance(part, Artifact | Distributions) else part
+    if isinstance(part, Artifact):
+        return replace(part, path="", build_s=None)
+    return replace(part, path="") if isinstance(part, Distributions) else part
 
 
 def _machine(work: Run) -> dict[str, Any]:

@@ -154,9 +154,9 @@ def _quantize(desk: Desk, request: dict[str, Any]) -> Artifact:
     with rundir.artifact_slot(Path(request["cache"]), request["key"]) as slot:
         if not request["fresh"] and (stored := rundir.stored_artifact(slot)) is not None:
             return stored
-        into = rundir.working_folder(slot)
+        into, started_s = rundir.working_folder(slot), device.now_s()
         built = quantize.build(plugins.load("quantizer", variant.quantizer)(), plan, into, desk.progress)
-        return rundir.settle(slot, into, built)
+        return rundir.settle(slot, into, replace(built, build_s=device.now_s() - started_s))
 
 
 def _open(desk: Desk, request: dict[str, Any]) -> Opened:

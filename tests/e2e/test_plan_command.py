@@ -35,7 +35,7 @@ def test_times_come_from_earlier_runs_of_this_machine(chain: Chain) -> None:
     assert chain.run().code == 0
     found = json.loads(chain.cli("plan", chain.config(), "--json").out)
     stages = {stage["stage"]: stage["seconds"] for one in found["variants"] if one["variant"] == "int8" for stage in one["stages"]}
-    assert stages["capacity"] > 0 and stages["score sums"] is not None
+    assert stages["capacity"] > 0 and stages["score sums"] is not None and stages["quantize"] is not None
     assert found["seconds"] > 0
     assert "time of int8: " in chain.cli("plan", chain.config()).out
 

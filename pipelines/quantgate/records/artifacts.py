@@ -68,6 +68,8 @@ class Artifact:
     """What multiplies by its packed weights, by a name of quantgate's; ``auto``: the library's choice."""
     proof: Proof | None = None
     """None for an unquantized model, and for artifacts of earlier versions."""
+    build_s: float | None = None
+    """Seconds that building took when it was built, checks included; None for artifacts of earlier versions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -191,6 +191,8 @@ class MeasurementRow:
     """None where the run has no price."""
     crossover: Crossover | None = None
     """None for the reference, and where nothing was timed."""
+    build_s: float | None = None
+    """Seconds that building the artifact took, in this run or in the earlier one that built it."""
 
     @property
     def kv_tokens_freed(self) -> int | None:

@@ -158,6 +158,7 @@ def _peaks(device: DeviceInfo) -> list[tuple[str, str]]:
 def _artifact_table(rows: Sequence[MeasurementRow]) -> _Html:
     columns = [
         _words("Variant"),
+        _Column("Built in"),
         _Column("Stored, MB"),
         _Column("Parameters, millions"),
         _Column("Quantized, %"),
@@ -176,6 +177,7 @@ def _artifact_cells(row: MeasurementRow) -> list[_Cell]:
     left = ", ".join(row.modules_left)
     return [
         row.variant,
+        q.duration(row.build_s),
         q.in_unit(row.stored_bytes, 10**6),
         q.significant(parameters, 4),
         q.percent_number(row.share_quantized, digits=1),

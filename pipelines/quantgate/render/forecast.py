@@ -75,7 +75,7 @@ def _times(found: Forecast) -> Iterator[str]:
         missing = [stage.stage for stage in one.stages if stage.seconds is None]
         if stages:
             yield f"time of {one.variant}: {', '.join(stages)}" + (f"; not known: {', '.join(missing)}" if missing else "")
-    yield f"time in all: {q.duration(found.seconds)} where known; building, comparing distributions and what is cached are not in it"
+    yield f"time in all: {q.duration(found.seconds)} where known; comparing distributions is not in it, and what the cache holds takes none"
 
 
 def _aligned(cells: list[list[str]]) -> list[str]:

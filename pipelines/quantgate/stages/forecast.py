@@ -106,7 +106,8 @@ def stage_times(
 ) -> tuple[StageTime, ...]:
     """Medians over earlier runs of the same variant, stage by stage; callers give only runs of this machine and model."""
     alike = [one for evidence in earlier for one in evidence.variants if _same(one.variant, variant)]
-    found = [_time("load", [one.loaded.load_s for one in alike if one.loaded is not None])]
+    found = [_time("quantize", [one.artifact.build_s for one in alike if one.artifact and one.artifact.build_s is not None])]
+    found += [_time("load", [one.loaded.load_s for one in alike if one.loaded is not None])]
     if variant.role in ("reference", "candidate"):
         found.append(_time("capacity", [one.capacity.seconds for one in alike if one.capacity and _same_lengths(one, workload)]))
     for name, digest in golden_sha256.items():

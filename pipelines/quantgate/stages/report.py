@@ -234,6 +234,7 @@ def _measurement(one: VariantEvidence, reference: VariantEvidence, evidence: Evi
         roofline=roofline,
         cost=cost(one, reference, evidence.price),
         crossover=None if one is reference or one.speed is None else speed_figures.crossover_of(speed),
+        build_s=None if artifact is None else artifact.build_s,
     )
 
 

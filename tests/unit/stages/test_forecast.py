@@ -8,6 +8,7 @@ from evidence import DEVICE
 from quantgate.forecasts import Forecast, GoldenForecast, VariantForecast
 from quantgate.parameters import matrices_of_config
 from quantgate.records import (
+    Artifact,
     BatchPlan,
     Capacity,
     CheckRule,
@@ -154,7 +155,9 @@ def earlier(seconds: float, **changes: object) -> Evidence:
     )  # fmt: skip
     generation = Generation(batch_size=1, prompt_tokens=8, output_tokens=8, produced_tokens=8, step_s=(0.1, seconds))
     speed = SpeedRun(variant="x", generations=(generation,), partner=(generation,))
-    one = VariantEvidence(variant=replace(INT8, name="x", **changes), capacity=capacity, speed=speed, device=DEVICE)  # type: ignore[arg-type]
+    built = Artifact(variant="x", path="", format="", stored_bytes=1, sha256="", build_s=3 * seconds)
+    variant = replace(INT8, name="x", **changes)  # type: ignore[arg-type]
+    one = VariantEvidence(variant=variant, artifact=built, capacity=capacity, speed=speed, device=DEVICE)
     mark = Fingerprint(quantgate_version="", source_sha256="", commit=None, python="", platform="", cpu="", libraries={})
     return Evidence(variants=(one,), golden_sets=(), fingerprint=mark)
 
@@ -167,7 +170,7 @@ def times(*found: Evidence, work: Workload = WORK) -> dict[str, float | None]:
 def test_times_are_medians_of_the_same_variant_whatever_its_name() -> None:
     """Three runs of 10, 20 and 60 s: 20 s, and both sides of the timed blocks; a stage that never ran is not known."""
     found = times(earlier(10.0), earlier(60.0), earlier(20.0))
-    assert found == {"load": None, "capacity": 20.0, "score everyday": None, "time": 40.0}
+    assert found == {"quantize": 60.0, "load": None, "capacity": 20.0, "score everyday": None, "time": 40.0}
 
 
 def test_another_scheme_or_length_tells_nothing() -> None:

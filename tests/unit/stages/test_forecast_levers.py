@@ -32,13 +32,8 @@ SPECULATION = SpeculationConfig(
 
 
 def served(engine: str, mode: str, wall_s: float | None, tokens: tuple[int, ...] = (5, 3)) -> BatchingRun:
-    requests = tuple(
-        ServedRequest(
-            request_id=f"r{place}", prompt_tokens=1, requested_tokens=one, arrived_s=0.0, started_s=0.0,
-            ids=(1,) * one, token_s=(1.0,) * one,
-        )  # fmt: skip
-        for place, one in enumerate(tokens)
-    )
+    blank = ServedRequest(request_id="r", prompt_tokens=1, requested_tokens=0, arrived_s=0.0, started_s=0.0, ids=(), token_s=())
+    requests = tuple(replace(blank, requested_tokens=one) for one in tokens)
     return BatchingRun(
         variant="float32", engine=engine, mode=mode, arrivals=Arrivals(), rows=2, requests=requests, wall_s=wall_s  # type: ignore[arg-type]
     )
