@@ -131,18 +131,39 @@ def test_what_is_left_out_is_said(passed: Chain, tmp_path: Path) -> None:
     assert "int8 on sums v1: 6 of 7 nights hold scores of these very items" in done.out
 
 
+def test_another_variant_of_the_same_name_is_no_drift(passed: Chain, tmp_path: Path) -> None:
+    """Three nights on which int8 was quantized otherwise are out of its series, and two with another budget out of ceiling and speed."""
+    reports = nights(passed, tmp_path / "reports", lost=lambda night: 0, count=9)
+    for number in range(1, 6):
+        name, otherwise = f"night-0{number}", number <= 3
+        found = runs.load_evidence(reports / name)
+        other = next(one for one in found.variants if one.variant.name == "int8")
+        assert other.capacity is not None
+        filled = other.capacity if otherwise else replace(other.capacity, budget_bytes=1)
+        options = {**(other.variant.options or {}), **({"threshold": 0} if otherwise else {})}
+        now = replace(other, variant=replace(other.variant, options=options), capacity=filled)
+        kept = tuple(now if one is other else one for one in found.variants)
+        rundir.put(reports / name / "evidence.json", kind="evidence", key=name, record=replace(found, variants=kept))
+    done = trend(passed, reports)
+    assert "int8: 3 of 9 nights are of another variant of that name; not comparable: threshold is 0" in " ".join(done.out.split())
+    points = {what: len(one["points"]) for (name, what), one in series(passed, reports).items() if name == "int8"}
+    assert (points["loss"], points["freed"], points["ceiling"], points["tokens_per_s"]) == (6, 6, 4, 4)
+    assert {len(one["points"]) for (name, _), one in series(passed, reports).items() if name == "float32"} == {9}
+
+
 @pytest.mark.parametrize(
     ("words", "code", "named"),
     [
         (("--model", "other"), 2, "no run in"),
         (("--last", "1"), 2, "--last must be 2 or more"),
-        (("--reports", "nowhere"), 2, "there is no run in nowhere"),
     ],
 )
 def test_bad_input(passed: Chain, tmp_path: Path, words: tuple[str, ...], code: int, named: str) -> None:
     """A model that is not there, a row of one, no folder."""
     done = trend(passed, nights(passed, tmp_path / "reports", lost=lambda night: 0, count=2), *words)
     assert (done.code, named in done.err) == (code, True), done.err
+    nowhere = trend(passed, Path("nowhere"))
+    assert (nowhere.code, "there is no run in nowhere" in nowhere.err) == (2, True)
 
 
 def test_one_night_is_no_trend(passed: Chain, tmp_path: Path) -> None:

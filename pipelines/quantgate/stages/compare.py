@@ -8,7 +8,7 @@ the device. What is not comparable says which field differs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
@@ -16,7 +16,6 @@ from quantgate.records import (
     OPEN_ENDED,
     Capacity,
     Comparison,
-    DeviceInfo,
     Evidence,
     FigureChange,
     GoldenReference,
@@ -27,6 +26,7 @@ from quantgate.records import (
     VariantChange,
     VariantEvidence,
 )
+from quantgate.stages import alike
 from quantgate.stages.pairing import right_on_both
 from quantgate.stages.subject import sheet_of
 from quantgate.stages.timings import rows
@@ -79,49 +79,24 @@ def _notes(first: Side, second: Side) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------- comparable
 
 
-def _differs(field: str, before: object, after: object) -> str | None:
-    return None if before == after else f"not comparable: {field} is {before!r} in the first run and {after!r} in the second"
-
-
-def _fields(names: Sequence[str], before: object, after: object) -> str | None:
-    found = (_differs(name.replace("_", " "), getattr(before, name), getattr(after, name)) for name in names)
-    return next((one for one in found if one is not None), None)
-
-
-def _keys(before: Mapping[str, object], after: Mapping[str, object]) -> str | None:
-    found = (_differs(key, before.get(key), after.get(key)) for key in sorted({*before, *after}))
-    return next((one for one in found if one is not None), None)
-
-
 def _other_run(first: Side, second: Side) -> str | None:
     before, after = first.evidence.fingerprint, second.evidence.fingerprint
-    return _differs("the model's digest", before.model_sha256, after.model_sha256) or _keys(before.libraries, after.libraries)
-
-
-def _other_definition(before: VariantEvidence, after: VariantEvidence) -> str | None:
-    fields = ("quantizer", "weight_bits", "granularity", "interpreter")
-    return _fields(fields, before.variant, after.variant) or _keys(before.variant.options or {}, after.variant.options or {})
+    return alike.differs("the model's digest", before.model_sha256, after.model_sha256) or alike.keys(before.libraries, after.libraries)
 
 
 def _other_sheet(before: ScoreSheet, after: ScoreSheet) -> str | None:
     return (
-        _fields(("max_rows", "token_budget", "order"), before.batch_plan, after.batch_plan)
-        or _keys(before.conditions, after.conditions)
+        alike.fields(("max_rows", "token_budget", "order"), before.batch_plan, after.batch_plan)
+        or alike.keys(before.conditions, after.conditions)
         or (None if before.first_prompt == after.first_prompt else "not comparable: the prompt template differs")
     )
-
-
-def _other_device(before: DeviceInfo | None, after: DeviceInfo | None) -> str | None:
-    if before is None or after is None:
-        return f"not comparable: the device is not known in the {'first' if before is None else 'second'} run"
-    return _fields(("kind", "name", "driver", "threads"), before, after)
 
 
 # ---------------------------------------------------------------------------------------------- one variant
 
 
 def _variant(before: VariantEvidence, after: VariantEvidence, first: Evidence, second: Evidence) -> VariantChange:
-    why_not = _other_definition(before, after)
+    why_not = alike.other_definition(before, after)
     return VariantChange(
         variant=after.variant.name,
         role=after.variant.role,
@@ -139,7 +114,7 @@ def _sets(before: VariantEvidence, after: VariantEvidence, first: Evidence, seco
 
 
 def _set(before: VariantEvidence, after: VariantEvidence, golden: GoldenReference, later: GoldenReference) -> SetChange:
-    if why_not := _differs("the golden set's digest", golden.sha256, later.sha256):
+    if why_not := alike.differs("the golden set's digest", golden.sha256, later.sha256):
         return SetChange(golden_set=golden.name, why_not=why_not)
     old, new = sheet_of(before, golden), sheet_of(after, golden)
     if old is None or new is None:
@@ -183,8 +158,8 @@ def _figures(before: VariantEvidence, after: VariantEvidence, first: Evidence, s
     yield FigureChange(name="weights", unit="bytes", before=_weights(before), after=_weights(after))
     if after.variant.role != "reference":
         yield FigureChange(name="freed", unit="bytes", before=_freed(before, first), after=_freed(after, second))
-    device = _other_device(before.device, after.device)
-    ceiling = device or _other_lengths(before.capacity, after.capacity)
+    device = alike.other_device(before.device, after.device)
+    ceiling = device or alike.other_lengths(before.capacity, after.capacity)
     if before.capacity is not None or after.capacity is not None:
         yield FigureChange(
             name="batch ceiling",
@@ -201,7 +176,7 @@ def _figures(before: VariantEvidence, after: VariantEvidence, first: Evidence, s
             unit="tokens/s",
             before=_rate(before.speed, batch),
             after=_rate(after.speed, batch),
-            why_not=device or _other_lengths(before.capacity, after.capacity),
+            why_not=device or alike.other_lengths(before.capacity, after.capacity),
         )
         old, new = _row(before.speed, batch), _row(after.speed, batch)
         if any(row is not None and row.ratio_to_reference is not None for row in (old, new)):
@@ -210,7 +185,7 @@ def _figures(before: VariantEvidence, after: VariantEvidence, first: Evidence, s
                 unit="x",
                 before=None if old is None else old.ratio_to_reference,
                 after=None if new is None else new.ratio_to_reference,
-                why_not=device or _other_lengths(before.capacity, after.capacity),
+                why_not=device or alike.other_lengths(before.capacity, after.capacity),
                 before_bounds=_bounds(old),
                 after_bounds=_bounds(new),
             )
@@ -238,12 +213,6 @@ def _freed(one: VariantEvidence, evidence: Evidence) -> int | None:
     base = None if reference is None else _weights(reference)
     ours = _weights(one)
     return None if base is None or ours is None else base - ours
-
-
-def _other_lengths(before: Capacity | None, after: Capacity | None) -> str | None:
-    if before is None or after is None:
-        return None
-    return _fields(("prompt_tokens", "output_tokens", "budget_bytes"), before, after)
 
 
 def _confirmed(capacity: Capacity | None) -> int | None:

@@ -13,6 +13,7 @@ from quantgate.forecasts import Forecast, GoldenForecast, StageTime, VariantFore
 from quantgate.kvcache import kept_by, row_bytes, why_no_blocks
 from quantgate.parameters import Matrices
 from quantgate.records import BatchPlan, Evidence, ModelShape, Policy, Variant, VariantEvidence, Workload
+from quantgate.stages.alike import other_scheme
 from quantgate.stages.diverge import positions
 from quantgate.stages.plan import Question, resolution
 from quantgate.weightbytes import is_filled, packing_of, weight_bytes
@@ -105,7 +106,7 @@ def stage_times(
     variant: Variant, golden_sha256: dict[str, str], workload: Workload, plan: BatchPlan, earlier: Sequence[Evidence]
 ) -> tuple[StageTime, ...]:
     """Medians over earlier runs of the same variant, stage by stage; callers give only runs of this machine and model."""
-    alike = [one for evidence in earlier for one in evidence.variants if _same(one.variant, variant)]
+    alike = [one for evidence in earlier for one in evidence.variants if other_scheme(one.variant, variant) is None]
     found = [_time("quantize", [one.artifact.build_s for one in alike if one.artifact and one.artifact.build_s is not None])]
     found += [_time("load", [one.loaded.load_s for one in alike if one.loaded is not None])]
     if variant.role in ("reference", "candidate"):
@@ -116,11 +117,6 @@ def stage_times(
     if variant.role == "candidate":
         found.append(_time("time", list(_timed(alike, workload))))
     return tuple(found)
-
-
-def _same(ours: Variant, theirs: Variant) -> bool:
-    keys = ("quantizer", "weight_bits", "granularity")
-    return all(getattr(ours, key) == getattr(theirs, key) for key in keys) and (ours.options or {}) == (theirs.options or {})
 
 
 def _same_lengths(one: VariantEvidence, workload: Workload) -> bool:

@@ -25,6 +25,7 @@ from quantgate.records import (
     TrendSeries,
     VariantEvidence,
 )
+from quantgate.stages import alike
 from quantgate.stages.suspects import changed
 from quantgate.stats import drift
 from quantgate.stats.paired import loss_lower, loss_upper
@@ -46,10 +47,13 @@ def trend(model: str, nights: Sequence[Night], notes: Sequence[str]) -> Trend:
     for one in last.variants:
         if one.variant.role == "known_bad":
             continue
+        same, here = _same(one, nights, said), _same_place(one, nights)
         for golden in last.golden_sets:
-            series += _answers(one, golden, nights, said)
-            series += _plain(one, "kl", nights, golden)
-        series += [each for what in ("freed", "ceiling", "tokens_per_s") for each in _plain(one, what, nights, None)]
+            series += _answers(one, golden, same, said)
+            series += _plain(one, "kl", same, golden)
+        series += _plain(one, "freed", same, None)
+        here = [night for night in same if night in here]
+        series += [each for what in ("ceiling", "tokens_per_s") for each in _plain(one, what, here, None)]
     return Trend(model=model, nights=tuple(one.run_id for one in nights), series=tuple(series), notes=tuple(dict.fromkeys(said)))
 
 
@@ -59,6 +63,31 @@ def for_page(model: str, nights: Sequence[Night]) -> Trend | None:
     tonight = nights[-1].run_id
     series = tuple(one for one in found.series if len(one.points) >= ENOUGH and one.points[-1].run_id == tonight)
     return replace(found, series=series, notes=()) if series else None
+
+
+def _same(one: VariantEvidence, nights: Sequence[Night], said: list[str]) -> list[Night]:
+    """The nights on which the name meant the same variant: another scheme under its name is no drift."""
+    found = [(night, _named(night.evidence, one.variant.name)) for night in nights]
+    reasons = [alike.other_definition(each, one) for _, each in found if each is not None]
+    if others := [why for why in reasons if why is not None]:
+        said.append(f"{one.variant.name}: {len(others)} of {len(nights)} nights are of another variant of that name; {others[-1]}")
+    return [night for night, each in found if each is not None and alike.other_definition(each, one) is None]
+
+
+def _same_place(one: VariantEvidence, nights: Sequence[Night]) -> list[Night]:
+    """The nights whose ceiling and speed can be compared: the same device, lengths and budget."""
+    found = [(night, _named(night.evidence, one.variant.name)) for night in nights]
+    return [
+        night
+        for night, each in found
+        if each is not None
+        and alike.other_device(each.device, one.device) is None
+        and alike.other_lengths(each.capacity, one.capacity) is None
+    ]
+
+
+def _named(evidence: Evidence, name: str) -> VariantEvidence | None:
+    return next((one for one in evidence.variants if one.variant.name == name), None)
 
 
 # ---------------------------------------------------------------------------------------------- answers
@@ -90,7 +119,7 @@ def _answers(one: VariantEvidence, golden: GoldenReference, nights: Sequence[Nig
 def _losses(evidence: Evidence, name: str, golden: GoldenReference) -> list[float] | None:
     """Each item's loss against the reference; of the reference itself, each item's distance from right. None where not comparable."""
     reference = next((one for one in evidence.variants if one.variant.role == "reference"), None)
-    variant = next((one for one in evidence.variants if one.variant.name == name), None)
+    variant = _named(evidence, name)
     ours, theirs = _sheet(variant, golden), _sheet(reference, golden)
     if ours is None or theirs is None:
         return None
@@ -150,7 +179,7 @@ def _plain(one: VariantEvidence, what: Trended, nights: Sequence[Night], golden:
 
 
 def _figure(night: Night, name: str, what: Trended, golden: GoldenReference | None) -> TrendPoint | None:
-    one = next((each for each in night.evidence.variants if each.variant.name == name), None)
+    one = _named(night.evidence, name)
     if one is None:
         return None
     value, lower, upper = _measured(one, night.evidence, what, golden)

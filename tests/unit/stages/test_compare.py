@@ -23,12 +23,15 @@ from evidence import (
     sheet,
 )
 from quantgate.records import (
+    Artifact,
     BatchPlan,
     Capacity,
     Comparison,
     Evidence,
     Generation,
     KLStatistics,
+    KVCache,
+    Proof,
     SpeedRun,
     VariantChange,
 )
@@ -173,9 +176,26 @@ def test_a_variant_that_is_defined_otherwise_is_not_comparable() -> None:
     for fields, words in (
         ({"weight_bits": 4}, "weight bits is 8 in the first run and 4 in the second"),
         ({"options": {"seed": 1}}, "seed is None in the first run and 1 in the second"),
+        ({"kv_cache": KVCache(bits=4)}, f"kv cache is None in the first run and {KVCache(bits=4)!r} in the second"),
     ):
         found = of(compared(passing(), changed(passing(), "int8", variant=replace(one.variant, **fields))))
         assert (found.why_not, found.golden_sets, found.figures) == (f"not comparable: {words}", (), ())
+
+
+def test_a_variant_that_learned_from_other_texts_is_not_comparable() -> None:
+    """The calibration set's digest is part of what a variant is; where a ready checkpoint lies is not."""
+
+    def learned(sha256: str) -> Evidence:
+        proof = Proof(
+            library="x 1", modules_replaced=1, modules_left=(), quantized_parameters=1, logical_parameters=1, stored_bits_per_weight=4.0,
+            tensors_checked=1, tied_before=False, tied_after=False, reload_difference=0.0, calibration_sha256=sha256,
+        )  # fmt: skip
+        built = Artifact(variant="int8", path="", format="", stored_bytes=1, sha256="", proof=proof)
+        return changed(passing(), "int8", artifact=built, variant=replace(candidate().variant, options={"path": sha256}))
+
+    assert "the calibration set's digest is 'aa' in the first run and 'bb'" in str(of(compared(learned("aa"), learned("bb"))).why_not)
+    moved = changed(learned("aa"), "int8", variant=replace(candidate().variant, options={"path": "elsewhere"}))
+    assert of(compared(learned("aa"), moved)).why_not is None
 
 
 def test_ceiling_and_speed_need_the_same_device_and_lengths() -> None:
