@@ -212,7 +212,8 @@ def verify(sought: Sought, signer: Signer, now: str) -> Verification:
     try:
         signed = _read(signer, sought.file)
     except (SignatureError, RunFolderError) as error:
-        return _verification(None, key_id, [*signature, _fault(f"{sought.file.name}: {error}")], sought)
+        findings = [*signature, _fault(f"{sought.file.name}: {error}")]
+        return _verification(None, key_id, list(dict.fromkeys(findings)), sought)
     folder = sought.run or sought.file.resolve().parent.parent
     parts = (_page(signed, sought.file), _run(signed, folder), _weights(signed, sought.checkpoint), _standing(signed, now))
     return _verification(signed, key_id, [*signature, *(one for part in parts for one in part)], sought)

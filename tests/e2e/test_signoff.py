@@ -176,6 +176,7 @@ TAMPERED: dict[str, tuple[Callable[[Signed], object], str]] = {
     "kind of payload": (lambda one: _envelope(one, lambda found: found.update(payloadType="text/plain")), "it holds 'text/plain'"),
     "space in the envelope": (lambda one: edit(one.file, "{", "{ "), "changed outside of what the signature covers"),
     "half an envelope": (lambda one: one.file.write_bytes(one.file.read_bytes()[:400]), "it is no signed envelope"),
+    "no envelope": (lambda one: one.file.write_text("{}"), "it is no signed envelope: key 'payload' is missing"),
     "sheet": (lambda one: edit(one.page, "Approved", "Rejected"), "the page"),
     "sheet gone": (lambda one: one.page.unlink(), "is missing"),
     "trusted key": (
@@ -200,7 +201,9 @@ def test_every_change_after_the_signature_is_named(signed: Signed, what: str) ->
     tamper(signed)
     done = signed.verify()
     assert done.code == 1, done.out + done.err
-    assert any(line.startswith("CHANGED") and named in line for line in done.out.splitlines()), done.out
+    lines = done.out.splitlines()
+    assert any(line.startswith("CHANGED") and named in line for line in lines), done.out
+    assert len(set(lines)) == len(lines), "a finding is told twice"
 
 
 def test_a_promotion_after_the_signature_is_no_change(signed: Signed) -> None:

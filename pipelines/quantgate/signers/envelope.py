@@ -32,7 +32,9 @@ def opened(text: str) -> Envelope:
     """An envelope as it stands in a file, its signature not yet checked. Raises ``SignatureError``."""
     try:
         envelope = Envelope.from_dict(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except KeyError as error:
+        raise SignatureError(f"it is no signed envelope: key {error} is missing") from error
+    except (ValueError, TypeError, AttributeError) as error:
         raise SignatureError(f"it is no signed envelope: {error or type(error).__name__}") from error
     if envelope.payload_type != PAYLOAD_TYPE:
         raise SignatureError(f"it holds {envelope.payload_type!r}; expected is {PAYLOAD_TYPE!r}")
