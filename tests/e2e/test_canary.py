@@ -135,4 +135,4 @@ def test_the_policy_is_explained(chain: Chain) -> None:
     out = " ".join(chain.cli("policy", "explain", path).out.split())
     assert "where 48 prompts of a golden set show it broken: more than 10 times the reference's perplexity" in out
     schema = json.loads(chain.cli("policy", "schema").out)
-    assert set(schema["$defs"]["_Canary"]["properties"]) == {"items", "perplexity_ratio", "top1_agreement"}
+    assert set(schema["$defs"]["CanarySection"]["properties"]) == {"items", "perplexity_ratio", "top1_agreement"}
