@@ -22,6 +22,7 @@ LIBRARIES = (
     "transformers",
     "accelerate",
     "bitsandbytes",
+    "compressed-tensors",
     "gptqmodel",
     "optimum",
     "tokenizers",
@@ -56,8 +57,17 @@ def fingerprint() -> Fingerprint:
         python=platform.python_version(),
         platform=platform.platform(),
         cpu=_cpu_name(),
-        libraries={name: found for name in LIBRARIES if (found := _version(name)) is not None},
+        libraries=_libraries(),
     )
+
+
+def environment() -> dict[str, str]:
+    """Versions of this interpreter and of the libraries that it finds."""
+    return {"python": platform.python_version(), **_libraries()}
+
+
+def _libraries() -> dict[str, str]:
+    return {name: found for name in LIBRARIES if (found := _version(name)) is not None}
 
 
 def own_version() -> str:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
-from quantgate import fitting, golden, plugins, rundir, texts
+from quantgate import fitting, golden, plugins, provenance, rundir, texts
 from quantgate.divergence import stored_row
 from quantgate.errors import EngineError, NumericallyInvalid, QuantgateError
 from quantgate.files import file_digest
@@ -402,6 +402,10 @@ def _roof(desk: Desk, request: dict[str, Any]) -> Roofs:
     return roof.measure(_device(request), _record(request, "job", roof.Job), desk.progress)
 
 
+def _environment(desk: Desk, request: dict[str, Any]) -> dict[str, str]:
+    return provenance.environment()
+
+
 def _device_info(desk: Desk, request: dict[str, Any]) -> DeviceInfo:
     return _device(request).info
 
@@ -435,6 +439,7 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "batching_serve": _batching_serve,
     "speculate": _speculate,
     "roof": _roof,
+    "environment": _environment,
     "device_info": _device_info,
     "device_state": _device_state,
 }

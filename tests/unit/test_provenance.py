@@ -112,6 +112,7 @@ def test_no_source_of_evidence_is_forgotten() -> None:
         "quantgate.files",
         "quantgate.refusals",
         "quantgate.fitting",
+        "quantgate.provenance",
         "quantgate.render.quantities",
         "quantgate.symptoms",
     }
