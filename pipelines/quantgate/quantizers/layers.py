@@ -5,7 +5,7 @@ A model is built on torch's meta device from its config alone, so that every lay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -35,6 +35,18 @@ def empty_model(path: str) -> Any:
             return AutoModelForCausalLM.from_config(config)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read the model at {path}: {error}") from None
+
+
+def made_up(told: Mapping[str, Any], place: object) -> str | None:
+    """Why a model that was read is not the one in its files: the library fills tensors that they lack with values of its own, and goes on.
+
+    ``told``: what ``from_pretrained`` answers with ``output_loading_info``.
+    """
+    absent = sorted(told["missing_keys"])
+    if not absent:
+        return None
+    what = "1 tensor of the model is" if len(absent) == 1 else f"{len(absent)} tensors of the model are"
+    return f"{what} not in the files of {place}, first {absent[0]}: values would be made up; fetch or save it again, whole"
 
 
 def linear_layers(model: Any) -> Iterator[tuple[str, Any]]:

@@ -15,11 +15,13 @@ from pathlib import Path
 import gguf
 import huggingface_hub
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from transformers.utils import logging as transformers_logging
 
 from quantgate.errors import ConfigError, MissingModel
 from quantgate.ports import Progress, QuantizePlan
+from quantgate.quantizers import layers
 from quantgate.quantizers.folder import check_options
 from quantgate.records import Artifact, ModelSource
 
@@ -49,6 +51,7 @@ class ReferenceQuantizer:
         found = locate(plan.model)
         if found.is_dir():
             _check_float_folder(found)
+            _check_whole(found)
             return _artifact(plan, found, note="")
         progress(0, 3, f"unpacking {found.name}")
         unpack_gguf(found, into, progress)
@@ -135,6 +138,22 @@ def _check_float_folder(folder: Path) -> None:
         )
 
 
+def _check_whole(folder: Path) -> None:
+    """Raise where a file cannot be read or tensors are missing, from names and shapes alone: every variant is made from this model."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        _, told = AutoModelForCausalLM.from_pretrained(
+            str(folder), device_map="meta", local_files_only=True, output_loading_info=True
+        )
+    except SafetensorError as error:
+        raise MissingModel(f"a file of weights in {folder} cannot be read ({error}): fetch or save it again, whole") from None
+    except Exception:  # an architecture or a library that is not known here: whoever loads the weights says it better
+        return
+    if (why := layers.made_up(told, folder)) is not None:
+        raise MissingModel(why)
+
+
 # ---------------------------------------------------------------------------------------------- GGUF
 
 
@@ -153,13 +172,19 @@ def gguf_note(file: Path) -> str:
 
 
 def unpack_gguf(file: Path, into: Path, progress: Progress) -> None:
-    """Write the file's model as float32 safetensors, with its tokenizer."""
+    """Write the file's model as float32 safetensors, with its tokenizer. Raises ``MissingModel`` where it lacks tensors of the model."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     # dequantize=True: where GGUF kernels are installed, transformers would otherwise keep the blocks packed.
-    packed = AutoModelForCausalLM.from_pretrained(
-        str(file.parent), gguf_file=file.name, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+    packed, told = AutoModelForCausalLM.from_pretrained(
+        str(file.parent),
+        gguf_file=file.name,
+        dtype=torch.float32,
+        quantization_config=GgufConfig(dequantize=True),
+        output_loading_info=True,
     )
+    if (why := layers.made_up(told, file)) is not None:
+        raise MissingModel(why)
     progress(1, 3, "saving as safetensors")
     config = packed.config
     if hasattr(config, "quantization_config"):

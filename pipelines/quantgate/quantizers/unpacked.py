@@ -40,6 +40,8 @@ class _Unpacked:
     bits_per_weight: float
     total_bytes: int
     notes: tuple[str, ...] = ()
+    counted_elsewhere: frozenset[str] = frozenset()
+    """Modules outside ``linear`` that are not left in float either."""
 
 
 def _artifact(plan: QuantizePlan, plain: Any, into: Path, found: _Unpacked) -> Artifact:
@@ -58,7 +60,7 @@ def _artifact(plan: QuantizePlan, plain: Any, into: Path, found: _Unpacked) -> A
         proof=Proof(
             library=found.library,
             modules_replaced=len(found.linear),
-            modules_left=layers.left(plain, found.linear),
+            modules_left=tuple(one for one in layers.left(plain, found.linear) if one.name not in found.counted_elsewhere),
             quantized_parameters=sum(found.linear.values()),
             logical_parameters=layers.logical_parameters(plain),
             stored_bits_per_weight=found.bits_per_weight,
@@ -91,7 +93,7 @@ def check_gguf(plan: QuantizePlan, file: Path) -> list[Any]:
 
 
 def of_gguf(plan: QuantizePlan, file: Path, into: Path, progress: Progress) -> Artifact:
-    """Raises ``ConfigError`` where the file's layers are not those of the reference."""
+    """Raises ``ConfigError`` where the file's layers are not those of the reference, ``EngineError`` where none is in fewer bits."""
     assert plan.base is not None
     tensors = check_gguf(plan, file)
     unpack_gguf(file, into, progress)
@@ -102,19 +104,46 @@ def of_gguf(plan: QuantizePlan, file: Path, into: Path, progress: Progress) -> A
         raise ConfigError(
             f"variant '{plan.variant.name}': the layers of {file.name} are not those of the reference: it is another model"
         )
+    sizes, kinds = _sizes(layers.multiplied(plain)), _kinds(file, plain)
+    linear = {name: size for name, size in sizes.items() if name in kinds}
+    if not linear:
+        raise EngineError(f"{file.name} holds none of the reference's {len(sizes)} layers in fewer bits, only what is looked up")
+    beside = {name: kind for name, kind in kinds.items() if name not in sizes}
     quantized = [tensor for tensor in tensors if tensor.tensor_type.name not in _FLOAT_TYPES]
     weights = sum(int(tensor.n_elements) for tensor in quantized)
     unpacked = _Unpacked(
         model=model,
-        linear=found,
+        linear=linear,
         format="gguf-simulated",
         note=f"GGUF checkpoint as found: {gguf_note(file)}",
         library="gguf, as found",
         bits_per_weight=sum(int(tensor.n_bytes) for tensor in quantized) * 8 / weights,
         total_bytes=sum(int(tensor.n_bytes) for tensor in tensors),
-        notes=("bits per weight count every quantized tensor of the file, the embedding included",),
+        notes=("bits per weight count every quantized tensor of the file, the embedding included", *_beside(beside)),
+        counted_elsewhere=frozenset(beside) | (_heads(plain) if beside and layers.tied(plain) else frozenset()),
     )
     return _artifact(plan, plain, into, unpacked)
+
+
+def _kinds(file: Path, plain: Any) -> dict[str, str]:
+    """Type of the tensor that the file holds of each module, of those in fewer bits. A module that gguf does not know is not counted."""
+    reader = gguf.GGUFReader(str(file))
+    architecture = str(reader.fields["general.architecture"].contents())
+    blocks = int(reader.fields[f"{architecture}.block_count"].contents())
+    names = gguf.get_tensor_name_map({name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[architecture], blocks)
+    kinds = {tensor.name: tensor.tensor_type.name for tensor in reader.tensors}
+    found = {module: kinds.get(f"{names.get_name(module)}.weight", "F32") for module, _ in plain.named_modules() if module}
+    return {module: kind for module, kind in found.items() if kind not in _FLOAT_TYPES}
+
+
+def _beside(kinds: Mapping[str, str]) -> tuple[str, ...]:
+    """What is quantized in the file and is looked up, not multiplied."""
+    named = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+    return (f"quantized in the file too, and not counted in the share: {named}",) if kinds else ()
+
+
+def _heads(plain: Any) -> frozenset[str]:
+    return frozenset(name for name, module in plain.named_modules() if module is plain.get_output_embeddings())
 
 
 def _sizes(found: Iterable[tuple[str, Any]]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import ready_checkpoints
@@ -112,6 +112,36 @@ def test_a_gguf_file_of_the_package(tmp_path: Path) -> None:
     assert loaded(artifact).weights_sha256 == loaded(tiny.artifact(base)).weights_sha256
     with pytest.raises(ConfigError, match="bits is 8, and the file's weights are Q4_1"):
         taken(ready(file, bits=8), base, tmp_path / "y")
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_gguf_file_in_part(tmp_path: Path, tied: bool) -> None:
+    """Only layers whose tensors are in fewer bits count, the head among them; what is looked up is named and is not left in float."""
+    base = tiny.llama(tmp_path / "base", tied=tied)
+    file = ready_checkpoints.llama_gguf(base, tmp_path / "half.gguf", lambda name: "F16" if "attn" in name else "Q8_0")
+    artifact = taken(ready(file, bits=8), base, tmp_path / "x")
+    feed_forward, head = 2 * 3 * 64 * 128, tiny.VOCABULARY * 64
+    assert artifact.proof is not None
+    assert artifact.proof.quantized_parameters == feed_forward + (0 if tied else head)
+    left = {one.name for one in artifact.proof.modules_left}
+    assert left == {f"model.layers.{n}.self_attn.{one}_proj" for n in (0, 1) for one in "qkvo"}
+    assert "not counted in the share: model.embed_tokens (Q8_0)" in artifact.proof.notes[-1]
+    assert loaded(artifact).quantized_parameters == artifact.proof.quantized_parameters
+
+
+def test_a_gguf_file_with_a_small_embedding_alone(base: Path, tmp_path: Path) -> None:
+    """A file whose layers are all in float is not a quantized model, whatever its embedding is."""
+    file = ready_checkpoints.llama_gguf(base, tmp_path / "e.gguf", lambda name: "Q4_0" if name == "token_embd.weight" else "F16")
+    with pytest.raises(EngineError, match="none of the reference's 15 layers in fewer bits"):
+        taken(ready(file), base, tmp_path / "x")
+
+
+def test_a_gguf_file_that_lacks_a_layer(base: Path, tmp_path: Path) -> None:
+    """A tensor that is not in the file is named; its layer is not made up."""
+    lacking = {"blk.1.ffn_down.weight"}
+    file = ready_checkpoints.llama_gguf(base, tmp_path / "l.gguf", lambda name: "Q8_0", without=lacking)
+    with pytest.raises(MissingModel, match=r"1 tensor .* not in the files of .*l\.gguf, first model\.layers\.1\.mlp\.down_proj\.weight"):
+        taken(ready(file, bits=8), base, tmp_path / "x")
 
 
 # ---------------------------------------------------------------------------------------------- AWQ
@@ -274,6 +304,16 @@ def test_malformed(
     spoil(folder)
     with pytest.raises(error, match=reason):
         taken(ready(folder), base, tmp_path / "x")
+
+
+@pytest.mark.parametrize("lost", ["model.norm.weight", "model.layers.1.mlp.down_proj.qzeros"])
+def test_a_tensor_that_is_not_there(base: Path, tmp_path: Path, lost: str) -> None:
+    """A checkpoint without one of its tensors, packed or not, is not loaded with values that nobody stored."""
+    ready_checkpoints.awq(base, tmp_path / "awq")
+    file = tmp_path / "awq" / "model.safetensors"
+    save_file({name: one for name, one in load_file(file).items() if name != lost}, file, metadata={"format": "pt"})
+    with pytest.raises(EngineError, match=f"1 tensor of the model is not in the files of .*, first {lost}"):
+        loaded(taken(ready(tmp_path / "awq"), base, tmp_path / "x"))
 
 
 def test_another_model_or_width(base: Path, nf4: Path, tmp_path: Path) -> None:
