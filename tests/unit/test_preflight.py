@@ -33,7 +33,12 @@ def learning(path: Path, **fields: Any) -> tuple[Variant, ...]:
         (Variant(name="a", quantizer="gptq", weight_bits=4, granularity="group:32", options={"sim": True}), "unknown option 'sim'"),
         (Variant(name="a", quantizer="rtn", weight_bits=4, granularity="tensor"), "group:<size>"),
         (Variant(name="a", quantizer="reference", options={"x": 1}), "unknown option 'x'"),
+        (Variant(name="a", quantizer="reference", weight_bits=8), "bits is 8, and the reference is not quantized"),
+        (Variant(name="a", quantizer="reference", granularity="group:64"), "granularity is group:64, and the reference is not quantized"),
+        (Variant(name="a", quantizer="bitsandbytes"), "'bits' is missing; allowed are 8 and 4"),
         (Variant(name="a", quantizer="checkpoint", weight_bits=4), "'path' is missing"),
+        (Variant(name="a", quantizer="checkpoint", weight_bits=4, options={"path": "/nowhere"}), "no GGUF file and no folder at /nowhere"),
+        (Variant(name="a", quantizer="checkpoint", weight_bits=4, options={"path": "/proc"}), "no folder with a config.json at /proc"),
         (Variant(name="a", quantizer="checkpoint", options={"path": "p"}), "'bits' is missing"),
         (Variant(name="a", quantizer="checkpoint", weight_bits=4, options={"path": "p", "sha256": "abc"}), "64 hexadecimal"),
         (Variant(name="a", quantizer="fake", options={"fault": "sulk"}), "unknown fault 'sulk'"),
@@ -71,6 +76,15 @@ def test_overlap_is_refused(tmp_path: Path) -> None:
     path.write_text(f"Something else.\n\nYou know: {QUESTION.upper()}\n")
     with pytest.raises(ConfigError, match=r"share the words of 1 items \(q1: 'a clerk sells seven"):
         preflight.prepared(learning(path), (golden("What is a question?", QUESTION),), tmp_path)
+
+
+def test_a_short_question_as_one_turn_is_refused(tmp_path: Path) -> None:
+    """A conversation that asks a golden question of a few words is found, though the answer stands in the same text."""
+    path = tmp_path / "t.jsonl"
+    turns = [{"role": "user", "content": "what is 2 + 2?"}, {"role": "assistant", "content": "4"}]
+    path.write_text(json.dumps({"messages": turns}) + "\n")
+    with pytest.raises(ConfigError, match=r"share the words of 1 items \(q0: 'what is 2 2'"):
+        preflight.prepared(learning(path), (golden("What is 2+2?"),), tmp_path)
 
 
 def test_texts_of_a_dataset(tmp_path: Path) -> None:

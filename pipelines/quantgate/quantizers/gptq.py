@@ -145,7 +145,12 @@ def _encoded(tokenizer: Any, one: texts.Sample) -> list[int]:
     """Turns are joined by the model's own template where it has one."""
     if one.messages and tokenizer.chat_template:
         turns = [{"role": role, "content": content} for role, content in one.messages]
-        text, special = tokenizer.apply_chat_template(turns, tokenize=False), False
+        try:
+            text, special = tokenizer.apply_chat_template(turns, tokenize=False), False
+        except Exception as error:  # a template may refuse what it likes, for example two turns of one role
+            roles = ", ".join(role for role, _ in one.messages)
+            what = f"the model's chat template refuses a calibration text with the turns {roles}, which begins '{one.plain[:40]}'"
+            raise ConfigError(f"{what}: {error}; change or leave out such texts") from error
     else:
         text, special = one.plain, True
     return list(tokenizer(text, add_special_tokens=special)["input_ids"])

@@ -22,7 +22,7 @@ from transformers.utils import logging as transformers_logging
 from quantgate.errors import ConfigError, MissingModel
 from quantgate.ports import Progress, QuantizePlan
 from quantgate.quantizers import layers
-from quantgate.quantizers.folder import check_options
+from quantgate.quantizers.settings import reference as reference_settings
 from quantgate.records import Artifact, ModelSource
 
 _WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
@@ -34,8 +34,8 @@ class ReferenceQuantizer:
     """Quantizes nothing: finds the model, checks that it is a float model, unpacks a GGUF."""
 
     def why_not(self, plan: QuantizePlan) -> str | None:
-        if plan.variant.weight_bits is not None:
-            return f"the reference is not quantized: remove weight_bits {plan.variant.weight_bits} or choose another quantizer"
+        """Raises ``ConfigError`` for a width, granularity or options, which the unquantized model does not have."""
+        reference_settings(plan.variant)
         given = [name for name in ("path", "hub", "package") if getattr(plan.model, name)]
         if len(given) != 1:
             return f"model '{plan.model.name}' must give exactly one of path, hub and package; given: {', '.join(given) or 'none'}"
@@ -45,7 +45,6 @@ class ReferenceQuantizer:
 
     def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
         """Raises ``MissingModel`` with the places looked at, ``ConfigError`` for a model that is quantized already."""
-        check_options("reference", plan.variant.options, ())
         if (reason := self.why_not(plan)) is not None:
             raise ConfigError(reason)
         found = locate(plan.model)

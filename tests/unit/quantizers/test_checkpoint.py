@@ -277,6 +277,15 @@ def _zeros(folder: Path) -> None:
     save_file({**tensors, name: tensors[name] * 0}, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def _another_format(folder: Path) -> None:
+    _config(folder, bnb_4bit_quant_type="fp4")
+
+
+def _cut_off(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:20_000])
+
+
 def _no_config(folder: Path) -> None:
     (folder / "config.json").unlink()
 
@@ -290,6 +299,8 @@ def _no_config(folder: Path) -> None:
         (_not_installed, QuantgateError, "needs compressed_tensors, which is not installed: pip install compressed-tensors"),
         (_no_weights, MissingModel, "no weights"),
         (_no_config, MissingModel, r"no config\.json"),
+        (_another_format, ConfigError, "its config says fp4, and its tensors are nf4"),
+        (_cut_off, EngineError, r"model\.safetensors cannot be read .*: fetch or save it again, whole"),
         (_zeros, EngineError, r"model\.layers\.1\.mlp\.up_proj\.weight is all zeros"),
     ],
 )
@@ -326,7 +337,13 @@ def test_another_model_or_width(base: Path, nf4: Path, tmp_path: Path) -> None:
         taken(ready(nf4), tiny.gpt2(tmp_path / "gpt2"), tmp_path / "x")
     with pytest.raises(MissingModel, match="no file or folder"):
         taken(ready(tmp_path / "nowhere"), base, tmp_path / "x")
+    shutil.copytree(nf4, tmp_path / "int8")
+    _config(tmp_path / "int8", load_in_8bit=True)
+    with pytest.raises(EngineError, match=r"says bitsandbytes, and none of its tensors ends in \.SCB"):
+        taken(ready(tmp_path / "int8", bits=8), base, tmp_path / "x")
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF but no more")
     with pytest.raises(ConfigError, match="no GGUF file that can be read"):
         taken(ready(broken), base, tmp_path / "x")
+    with pytest.raises(ConfigError, match="kernels of GPTQ checkpoints, and this one is GGUF"):
+        taken(ready(broken, kernel="torch"), base, tmp_path / "x")

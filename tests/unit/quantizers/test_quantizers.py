@@ -128,7 +128,6 @@ def without(file: Path, *names: str) -> None:
         (ModelSource(name="m"), {}, "exactly one"),
         (ModelSource(name="m", path="a", hub="b"), {}, "exactly one"),
         (ModelSource(name="m", hub="a/b"), {}, "revision"),
-        (ModelSource(name="m", path="a"), {"weight_bits": 8}, "weight_bits"),
     ],
 )
 def test_reference_why_not(source: ModelSource, fields: dict[str, Any], reason: str) -> None:
