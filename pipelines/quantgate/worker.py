@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -155,8 +156,11 @@ def _quantize(desk: Desk, request: dict[str, Any]) -> Artifact:
         if not request["fresh"] and (stored := rundir.stored_artifact(slot)) is not None:
             return stored
         into = rundir.working_folder(slot)
-        built = quantize.build(plugins.load("quantizer", variant.quantizer)(), plan, into, desk.progress)
-        return rundir.settle(slot, into, built)
+        try:
+            built = quantize.build(plugins.load("quantizer", variant.quantizer)(), plan, into, desk.progress)
+            return rundir.settle(slot, into, built)
+        finally:
+            shutil.rmtree(into, ignore_errors=True)  # what a refused or failed build wrote; nothing is left of one that settled
 
 
 def _open(desk: Desk, request: dict[str, Any]) -> Opened:
