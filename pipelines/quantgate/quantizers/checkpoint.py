@@ -215,12 +215,14 @@ def _of_folder(plan: QuantizePlan, folder: Path, said: _Said, kernel: str) -> Ar
     stored = proof.Stored(folder)
     mark, *others = _marks(said)
     _check_format(stored, said, folder)
-    plain = layers.empty_model(plan.base.path)
+    plain, own = layers.empty_model(plan.base.path), layers.empty_model(str(folder))
     linear = {name: layers.rows(module).numel() for name, module in layers.multiplied(plain)}
     replaced = sorted(name.removesuffix(mark) for name in stored.names() if name.endswith(mark))
     if not replaced:
         raise EngineError(f"checkpoint {folder}: its config says {said.method}, and none of its tensors ends in {mark}")
     _check_model(replaced, linear, plan)
+    if (why := layers.unlike(plain, own)) is not None:
+        raise ConfigError(f"variant '{plan.variant.name}': {why}")
     checked = stored.check(name + suffix for name in replaced for suffix in (mark, *others))
     weights = {name: linear[name] for name in replaced}
     shown = Proof(
@@ -232,7 +234,7 @@ def _of_folder(plan: QuantizePlan, folder: Path, said: _Said, kernel: str) -> Ar
         stored_bits_per_weight=stored.bits_per_weight(weights),
         tensors_checked=checked,
         tied_before=layers.tied(plain),
-        tied_after=layers.tied(plain),
+        tied_after=layers.tied(own),
         reload_difference=None,
         why_no_reload="the model was not quantized here, so there is nothing in memory to compare with",
     )

@@ -64,6 +64,20 @@ def multiplied(model: Any) -> Iterator[tuple[str, Any]]:
             yield name, module
 
 
+def unlike(plain: Any, other: Any) -> str | None:
+    """Why a checkpoint's model is not the reference's: a linear layer that one of them lacks, or of another shape; heads left out."""
+    ours, theirs = ({name: tuple(rows(module).shape) for name, module in linear_layers(model)} for model in (plain, other))
+    wrong = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    if not wrong:
+        return None
+    sides = " and ".join(f"{_shape(found.get(wrong[0]))} in {where}" for found, where in ((theirs, "it"), (ours, "the reference")))
+    return f"{len(wrong)} of its layers are not the reference's, first {wrong[0]} ({sides}): it is another model"
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "none" if shape is None else " x ".join(str(size) for size in shape)
+
+
 def rows(module: Any) -> torch.Tensor:
     """The weight as [out_features, in_features], a view; Conv1D stores it transposed."""
     weight: torch.Tensor = module.weight.data

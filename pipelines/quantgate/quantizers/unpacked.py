@@ -7,6 +7,7 @@ checkpoint's own tensors. compressed-tensors weights look packed after loading a
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,10 +87,19 @@ def check_gguf(plan: QuantizePlan, file: Path) -> list[Any]:
     kinds = {tensor.tensor_type.name for tensor in tensors}
     if not kinds - _FLOAT_TYPES:
         raise ConfigError(f"checkpoint: {file} is not quantized: its tensors are {', '.join(sorted(kinds)) or 'none'}")
-    main = max(tensors, key=lambda one: int(one.n_elements) * (one.tensor_type.name not in _FLOAT_TYPES)).tensor_type.name
+    main = _main_type(tensors)
     if str(plan.variant.weight_bits) not in main.partition("_")[0]:
         raise ConfigError(f"variant '{plan.variant.name}': bits is {plan.variant.weight_bits}, and the file's weights are {main}")
     return tensors
+
+
+def _main_type(tensors: Iterable[Any]) -> str:
+    """The type that holds the most weights of the layers; an embedding, often the largest tensor, has a width of its own."""
+    small = [one for one in tensors if one.tensor_type.name not in _FLOAT_TYPES]
+    weights: Counter[str] = Counter()
+    for tensor in [one for one in small if one.name.startswith("blk.")] or small:
+        weights[tensor.tensor_type.name] += int(tensor.n_elements)
+    return weights.most_common(1)[0][0]
 
 
 def of_gguf(plan: QuantizePlan, file: Path, into: Path, progress: Progress) -> Artifact:
@@ -167,6 +177,8 @@ def of_compressed_tensors(plan: QuantizePlan, folder: Path, into: Path, note: st
             f"variant '{plan.variant.name}': the checkpoint has {len(unknown)} quantized modules that the reference lacks, "
             f"first {unknown[0]}: it is another model"
         )
+    if (why := layers.unlike(plain, layers.empty_model(str(folder)))) is not None:
+        raise ConfigError(f"variant '{plan.variant.name}': {why}")
     linear = {name: sizes[name] for name in sorted(packed)}
     stored.check(_wanted(set(stored.names()), linear))
     model = _in_float(folder)

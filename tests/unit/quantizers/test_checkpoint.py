@@ -129,6 +129,18 @@ def test_a_gguf_file_in_part(tmp_path: Path, tied: bool) -> None:
     assert loaded(artifact).quantized_parameters == artifact.proof.quantized_parameters
 
 
+def test_the_width_of_a_gguf_file_is_that_of_its_layers(base: Path, tmp_path: Path) -> None:
+    """The type that most weights of the layers have decides, though the largest tensor, the embedding, has another one."""
+
+    def kind(name: str) -> str:
+        return "Q4_0" if "ffn" in name else "Q8_0"
+
+    file = ready_checkpoints.llama_gguf(base, tmp_path / "m.gguf", kind)
+    assert CheckpointQuantizer().why_not(plan(ready(file, bits=4), base)) is None
+    with pytest.raises(ConfigError, match="bits is 8, and the file's weights are Q4_0"):
+        CheckpointQuantizer().why_not(plan(ready(file, bits=8), base))
+
+
 def test_a_gguf_file_with_a_small_embedding_alone(base: Path, tmp_path: Path) -> None:
     """A file whose layers are all in float is not a quantized model, whatever its embedding is."""
     file = ready_checkpoints.llama_gguf(base, tmp_path / "e.gguf", lambda name: "Q4_0" if name == "token_embd.weight" else "F16")
@@ -325,6 +337,38 @@ def test_a_tensor_that_is_not_there(base: Path, tmp_path: Path, lost: str) -> No
     save_file({name: one for name, one in load_file(file).items() if name != lost}, file, metadata={"format": "pt"})
     with pytest.raises(EngineError, match=f"1 tensor of the model is not in the files of .*, first {lost}"):
         loaded(taken(ready(tmp_path / "awq"), base, tmp_path / "x"))
+
+
+def test_layers_of_another_shape(base: Path, tmp_path: Path) -> None:
+    """A model with the reference's names and other widths, or with fewer layers, is another model, whichever way it is stored."""
+    wide = tiny.wide_llama(tmp_path / "wide")
+    ready_checkpoints.awq(wide, tmp_path / "awq")
+    with pytest.raises(ConfigError, match=r"14 of its layers .*q_proj \(256 x 256 in it and 64 x 64 in the reference\): it is another"):
+        taken(ready(tmp_path / "awq"), base, tmp_path / "x")
+    ready_checkpoints.packed_integers(wide, tmp_path / "ct")
+    with pytest.raises(ConfigError, match=r"\(256 x 256 in it and 64 x 64 in the reference\)"):
+        taken(ready(tmp_path / "ct"), base, tmp_path / "x")
+    ready_checkpoints.awq(base, tmp_path / "short")
+    _cut_to_one_layer(tmp_path / "short")
+    with pytest.raises(ConfigError, match=r"7 of its layers .*\(none in it and 64 x 64 in the reference\)"):
+        taken(ready(tmp_path / "short"), base, tmp_path / "x")
+
+
+def _cut_to_one_layer(folder: Path) -> None:
+    config, file = json.loads((folder / "config.json").read_text()), folder / "model.safetensors"
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    save_file({name: one for name, one in load_file(file).items() if ".layers.1." not in name}, file, metadata={"format": "pt"})
+
+
+def test_a_head_of_its_own_is_seen(base: Path, tmp_path: Path) -> None:
+    """Whether head and embedding are tied after is read from the checkpoint, not taken from the reference."""
+    into = tmp_path / "nf4"
+    into.mkdir()
+    untied = tiny.llama(tmp_path / "untied", tied=False)
+    BitsAndBytesQuantizer().quantize(plan(tiny.variant("nf4", "bitsandbytes", weight_bits=4), untied), into, lambda *_: None)
+    shown = taken(ready(into), base, tmp_path / "x").proof
+    assert shown is not None
+    assert (shown.tied_before, shown.tied_after) == (True, False)
 
 
 def test_another_model_or_width(base: Path, nf4: Path, tmp_path: Path) -> None:
