@@ -102,6 +102,24 @@ def test_texts_of_a_dataset(tmp_path: Path) -> None:
         preflight.prepared((Variant(name="g", quantizer="gptq", calibration=Calibration(name="r", dataset=str(path))),), (), tmp_path)
 
 
+def test_turns_of_a_dataset(tmp_path: Path) -> None:
+    """Rows without a turn are left out as empty ones are; a turn whose content is no text is refused, not turned into one."""
+    pytest.importorskip("datasets")
+    path, turn = tmp_path / "rows.jsonl", {"role": "user", "content": "first"}
+    path.write_text("".join(json.dumps({"text": turns}) + "\n" for turns in ([turn], [], [{**turn, "content": " "}])))
+    variant = Variant(name="g", quantizer="gptq", calibration=Calibration(name="r", dataset=str(path)))
+    made = preflight.prepared((variant,), (), tmp_path)[0].calibration
+    assert made is not None and made.path is not None
+    assert [json.loads(line) for line in Path(made.path).read_text().splitlines()] == [{"messages": [turn]}]
+    path.write_text(json.dumps({"text": [turn, {"role": "assistant", "content": None}]}) + "\n")
+    with pytest.raises(ConfigError, match="neither text nor turns of role and content"):
+        preflight.prepared((variant,), (), tmp_path)
+    renamed = path.rename(tmp_path / "rows.tsv")
+    with pytest.raises(ConfigError, match=r"^calibration dataset .*rows\.tsv: a file ends in"):
+        chosen = Calibration(name="r", dataset=str(renamed))
+        preflight.prepared((Variant(name="g", quantizer="gptq", calibration=chosen),), (), tmp_path)
+
+
 def test_a_run_is_refused_before_anything_is_built(chain: Chain) -> None:
     """A misspelt option of the last variant ends the run with code 2 and leaves no run folder."""
     late = {"name": "late", "quantizer": "bitsandbytes", "bits": 4, "options": {"fromat": "nf4"}}

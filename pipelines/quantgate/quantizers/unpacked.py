@@ -117,7 +117,7 @@ def of_gguf(plan: QuantizePlan, file: Path, into: Path, progress: Progress) -> A
     sizes, kinds = _sizes(layers.multiplied(plain)), _kinds(file, plain)
     linear = {name: size for name, size in sizes.items() if name in kinds}
     if not linear:
-        raise EngineError(f"{file.name} holds none of the reference's {len(sizes)} layers in fewer bits, only what is looked up")
+        raise EngineError(f"{file.name} holds none of the reference's {len(found)} layers in fewer bits, only what is looked up")
     beside = {name: kind for name, kind in kinds.items() if name not in sizes}
     quantized = [tensor for tensor in tensors if tensor.tensor_type.name not in _FLOAT_TYPES]
     weights = sum(int(tensor.n_elements) for tensor in quantized)
