@@ -320,8 +320,8 @@ def build(work: Run, variant: Variant, base: Artifact | None, model: ModelSource
 
 
 def _built_key(work: Run, variant: Variant, base: Artifact | None, model_sha256: str | None) -> str:
-    sha256, device = None if base is None else base.sha256, work.config.device.kind
-    parts = {"model": model_sha256, "variant": _as_built(variant), "base": sha256, "device": device}
+    sha256, device = None if base is None else base.sha256, work.config.device
+    parts = {"model": model_sha256, "variant": _as_built(variant), "base": sha256, "device": device.kind, "dtype": device.dtype}
     return key_of(work, **parts, **_found(variant), **_environment(work, variant))
 
 

@@ -17,8 +17,8 @@ from quantgate.records import DeviceConfig, Variant
 WORKLOAD = {"prompt_tokens": 8, "output_tokens": 8, "batch_sizes": [1], "max_batch": 2, "fill_repeats": 1}
 
 
-def key(variant: Variant) -> str:
-    config = SimpleNamespace(device=DeviceConfig(threads=1))
+def key(variant: Variant, **device: Any) -> str:
+    config = SimpleNamespace(device=DeviceConfig(**device))
     work = SimpleNamespace(fingerprint=provenance.fixed(), config=config, environments={})
     return measuring._built_key(cast(Any, work), variant, None, "m" * 64)
 
@@ -35,6 +35,12 @@ def test_another_checkpoint_at_the_same_place_is_another_variant(tmp_path: Path)
         assert key(variant) == before
         inside.write_bytes(b"another model")
         assert key(variant) != before
+
+
+def test_the_type_of_float_weights_is_part_of_what_is_built() -> None:
+    """What was quantized from bfloat16 holds other codes and a rounded embedding, and is not used in float32; threads change nothing."""
+    variant = Variant(name="int8", quantizer="bitsandbytes", weight_bits=8)
+    assert key(variant, threads=1) == key(variant, threads=2) != key(variant, dtype="bfloat16")
 
 
 def test_a_checkpoint_that_is_not_there_has_a_key() -> None:
