@@ -33,6 +33,8 @@ from quantgate.records import Artifact, Calibration, Proof
 
 ROW_TOKENS = 512
 """Texts are joined and cut into rows of this length: no padding, and few passes through each layer."""
+SHORTEST_ROW_TOKENS = 11
+"""The library leaves shorter rows out without a word."""
 BATCH_ROWS = 4
 STORED = (".qweight", ".scales")
 FEW_TOKENS_SHARE = 0.005
@@ -119,7 +121,9 @@ def _shape_refusal(model: Any, settings: GptqSettings) -> str | None:
 
 
 def calibration_rows(chosen: Calibration, base: str) -> list[list[int]]:
-    """The texts as rows of ids, exactly as many tokens as asked for. Raises ``ConfigError`` where the set holds fewer."""
+    """The texts as rows of ids, exactly as many tokens as asked for. Raises ``ConfigError`` where the set holds fewer, or for too few."""
+    if chosen.tokens < SHORTEST_ROW_TOKENS:
+        raise ConfigError(f"calibration set {chosen.name}: tokens is {chosen.tokens}; GPTQ learns from {SHORTEST_ROW_TOKENS} at least")
     tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
     ids: list[int] = []
     for one in _taken(chosen):
@@ -132,7 +136,11 @@ def calibration_rows(chosen: Calibration, base: str) -> list[list[int]]:
             f"add texts or write tokens: {len(ids)}"
         )
     ids = ids[: chosen.tokens]
-    return [ids[start : start + ROW_TOKENS] for start in range(0, len(ids), ROW_TOKENS)]
+    rows = [ids[start : start + ROW_TOKENS] for start in range(0, len(ids), ROW_TOKENS)]
+    if len(rows[-1]) < SHORTEST_ROW_TOKENS:
+        whole = rows[-2] + rows[-1]
+        rows[-2:] = [whole[: len(whole) // 2], whole[len(whole) // 2 :]]
+    return rows
 
 
 def _taken(chosen: Calibration) -> Iterator[texts.Sample]:

@@ -218,10 +218,14 @@ def test_library_missing(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_calibration_is_counted_in_tokens(base: Path, tmp_path: Path) -> None:
-    """Exactly as many tokens as asked for, in full rows without padding; a set that holds fewer is refused with its count."""
+    """Exactly as many tokens as asked for, unpadded, in rows that the library takes; fewer in the set, or too few, are refused."""
     path = texts(tmp_path)
     rows = calibration_rows(Calibration(name="t", path=str(path), tokens=1100), str(base))
     assert [len(row) for row in rows] == [512, 512, 76]
+    rows = calibration_rows(Calibration(name="t", path=str(path), tokens=1030), str(base))
+    assert [len(row) for row in rows] == [512, 259, 259]
+    with pytest.raises(ConfigError, match="tokens is 10; GPTQ learns from 11 at least"):
+        calibration_rows(Calibration(name="t", path=str(path), tokens=10), str(base))
     with pytest.raises(ConfigError, match=r"holds \d+ tokens of this model, and 9000 are asked for"):
         calibration_rows(Calibration(name="t", path=str(path), tokens=9000), str(base))
 
