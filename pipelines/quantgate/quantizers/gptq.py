@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GPTQConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GPTQConfig
 
 from quantgate import calibration as texts
 from quantgate.errors import ConfigError, EngineError, NothingQuantized
@@ -136,11 +136,18 @@ def calibration_rows(chosen: Calibration, base: str) -> list[list[int]]:
             f"add texts or write tokens: {len(ids)}"
         )
     ids = ids[: chosen.tokens]
-    rows = [ids[start : start + ROW_TOKENS] for start in range(0, len(ids), ROW_TOKENS)]
+    length = _row_tokens(base)
+    rows = [ids[start : start + length] for start in range(0, len(ids), length)]
     if len(rows[-1]) < SHORTEST_ROW_TOKENS:
         whole = rows[-2] + rows[-1]
         rows[-2:] = [whole[: len(whole) // 2], whole[len(whole) // 2 :]]
     return rows
+
+
+def _row_tokens(base: str) -> int:
+    """What one row holds: the library cuts off what lies beyond the model's own context."""
+    context = getattr(AutoConfig.from_pretrained(base, local_files_only=True).get_text_config(), "max_position_embeddings", None)
+    return min(ROW_TOKENS, context) if isinstance(context, int) and context > 2 * SHORTEST_ROW_TOKENS else ROW_TOKENS
 
 
 def _taken(chosen: Calibration) -> Iterator[texts.Sample]:

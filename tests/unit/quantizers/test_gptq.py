@@ -224,6 +224,8 @@ def test_calibration_is_counted_in_tokens(base: Path, tmp_path: Path) -> None:
     assert [len(row) for row in rows] == [512, 512, 76]
     rows = calibration_rows(Calibration(name="t", path=str(path), tokens=1030), str(base))
     assert [len(row) for row in rows] == [512, 259, 259]
+    short = calibration_rows(Calibration(name="t", path=str(path), tokens=600), str(tiny.gpt2(tmp_path / "of-256-positions")))
+    assert [len(row) for row in short] == [256, 256, 88]
     with pytest.raises(ConfigError, match="tokens is 10; GPTQ learns from 11 at least"):
         calibration_rows(Calibration(name="t", path=str(path), tokens=10), str(base))
     with pytest.raises(ConfigError, match=r"holds \d+ tokens of this model, and 9000 are asked for"):
