@@ -1053,6 +1053,8 @@ def _check_variants(raw: _Run, document: _Document, base: Path) -> None:
             ("variants", references[0], "bits"), "the reference is the unquantized model and has no 'bits'"
         )
     for index, variant in enumerate(raw.variants):
+        if variant.role == "identity" and variant.bits is not None:
+            raise document.error(("variants", index, "bits"), "the identity control is the reference again and has no 'bits'")
         if variant.python is not None and not _interpreter(base, variant.python).is_file():
             what = f"there is no interpreter {_interpreter(base, variant.python)}"
             raise document.error(("variants", index, "python"), what)

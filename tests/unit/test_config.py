@@ -298,6 +298,12 @@ VALUES = [
         10,
         "the reference is the unquantized model and has no 'bits'",
     ),
+    (
+        "  - name: int8",
+        "  - name: int8\n    role: identity",
+        14,
+        "the identity control is the reference again and has no 'bits'",
+    ),
     ("engine: fake", "engine: vlm", 6, "unknown engine 'vlm'"),
     ("engine: fake", "engine: fke", 6, "did you mean fake?"),
     ("engine: fake", "executor: proces", 6, "did you mean process?"),
