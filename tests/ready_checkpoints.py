@@ -1,4 +1,4 @@
-"""Checkpoints as other programs leave them, written here by hand: AWQ in the gemm layout, and two formats of compressed-tensors.
+"""Checkpoints as other programs leave them, written here by hand: AWQ in the gemm layout, two formats of compressed-tensors, and GGUF.
 
 Each writer returns what its weights stand for, so that a test knows the answer without the library that reads them.
 """
@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import gguf
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -61,6 +64,62 @@ def plain_integers(base: Path, into: Path) -> Weights:
         tensors[f"{name}.weight_scale"] = scales.float()
     _finish(into, tensors, compressed("int-quantized", num_bits=8, strategy="channel", group_size=None))
     return truth
+
+
+_GGUF_NAMES = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}  # fmt: skip
+
+
+def llama_gguf(base: Path, file: Path, kind: Callable[[str], str], *, without: Collection[str] = ()) -> Path:
+    """A Llama as a GGUF file. ``kind``: name of a matrix in the file -> its type, for example ``Q8_0``; vectors are ``F32``."""
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    writer = gguf.GGUFWriter(str(file), "llama")
+    _gguf_settings(writer, model.config, json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"])
+    heads = {"attn_q": model.config.num_attention_heads, "attn_k": model.config.num_key_value_heads}
+    for name, weight in model.named_parameters():
+        theirs = _gguf_name(name)
+        array = weight.detach().numpy()
+        if (count := heads.get(theirs.split(".")[-2])) is not None:  # llama.cpp turns halves of a head, transformers pairs
+            array = array.reshape(count, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape)
+        if theirs not in without:
+            type_ = gguf.GGMLQuantizationType["F32" if array.ndim == 1 else kind(theirs)]
+            writer.add_tensor(theirs, gguf.quants.quantize(np.ascontiguousarray(array), type_), raw_dtype=type_)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def _gguf_name(name: str) -> str:
+    if name in (whole := {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}):
+        return whole[name]
+    if name == "lm_head.weight":
+        return "output.weight"
+    _, _, block, *module, _ = name.split(".")
+    return f"blk.{block}.{_GGUF_NAMES['.'.join(module)]}.weight"
+
+
+def _gguf_settings(writer: Any, config: Any, vocabulary: dict[str, int]) -> None:
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    names = sorted(vocabulary, key=vocabulary.__getitem__)
+    names[-1] = "Ġa"  # the reader wants at least one merge
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(names)
+    writer.add_token_types([3] * 3 + [1] * (len(names) - 3))
+    writer.add_token_merges(["Ġ a"])
+    writer.add_bos_token_id(config.bos_token_id)
+    writer.add_eos_token_id(config.eos_token_id)
 
 
 def compressed(format_: str, *, input_activations: Any = None, **weights: Any) -> dict[str, Any]:

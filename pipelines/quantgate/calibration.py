@@ -29,6 +29,11 @@ class Sample:
         """The text without any template."""
         return self.text or "\n".join(content for _, content in self.messages)
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What may be a golden question as it stands: the whole, and each turn."""
+        return (self.plain, *(content for _, content in self.messages))
+
 
 def read(path: Path) -> tuple[Sample, ...]:
     """Every text of a file. Raises ``ConfigError`` with the line for what is no text, and for a file without any."""
@@ -85,6 +90,8 @@ def _sample(line: str, path: Path, number: int) -> Sample:
     made = Sample(text=found["text"]) if "text" in found else Sample(messages=_messages(found["messages"], refuse))
     if not isinstance(made.plain, str) or not made.plain.strip():
         raise refuse("a calibration text is empty, or no text")
+    if any("\ud800" <= letter <= "\udfff" for letter in made.plain):
+        raise refuse("a calibration text holds half a character (a lone surrogate), which no tokenizer reads")
     return made
 
 

@@ -1,8 +1,9 @@
 """Whether a variant's weights alone fit its device, told from the model's shapes before anything is built or loaded.
 
 The bytes are the least that such weights can take, without scales, so a refusal is never wrong; whether requests fit beside them is what
-fills show. On a GPU the allocator is held to the memory budget, so it binds every variant. On a CPU it binds what is filled: the reference
-and what is only scored may take more, up to what the machine has.
+fills show. Of a ready checkpoint nothing is said: its embedding may be in fewer bits too. On a GPU the allocator is held to the memory
+budget, so it binds every variant. On a CPU it binds what is filled: the reference and what is only scored may take more, up to what the
+machine has.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from quantgate.parameters import Matrices
 from quantgate.records import DeviceConfig, ModelSource, Variant
 from quantgate.render.quantities import decimal_bytes
 from quantgate.shapes import Config
-from quantgate.weightbytes import FEWEST_BITS, MOST_BITS, is_filled, packing_of, usual_packing, weight_bytes
+from quantgate.weightbytes import FEWEST_BITS, MOST_BITS, is_filled, is_ready, packing_of, usual_packing, weight_bytes
 
 
 def refusal(variant: Variant, model: ModelSource, device: DeviceConfig, total_bytes: int | None) -> str | None:
@@ -27,7 +28,7 @@ def refusal(variant: Variant, model: ModelSource, device: DeviceConfig, total_by
     """
     budget, described = budget_bytes(variant, device), _described(model)
     limit = total_bytes if budget is None else budget
-    if limit is None or described is None or described.matrices is None:
+    if limit is None or described is None or described.matrices is None or is_ready(variant):
         return None
     why = too_large(variant, described.matrices, limit, float_bytes(described.config, device))
     if why is None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quantgate import fitting, golden, provenance, rundir
-from quantgate.config import RunConfig
+from quantgate.config import CHECKPOINT, RunConfig
 from quantgate.errors import MeasureError, OverRoof, RunFolderError, UsageError, WorkerDied, WorkerFailed
 from quantgate.ports import Display, Executor, Worker
 from quantgate.records import (
@@ -88,6 +88,8 @@ class Run:
     """What the device can do at most; None where nothing is timed."""
     accelerator: Mapping[str, Any] = field(default_factory=dict)
     """What tells the device from another one of its kind, where it is not the CPU that the fingerprint names."""
+    environments: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Versions of the libraries of each interpreter that variants name, asked once."""
 
 
 def planned(config: RunConfig, goldens: tuple[GoldenSet, ...]) -> tuple[str, ...]:
@@ -266,7 +268,17 @@ def _accelerator(work: Run) -> dict[str, Any]:
 
 def _way(work: Run, variant: Variant) -> dict[str, Any]:
     """How a variant is loaded, where it is not the usual way, is part of its results' keys."""
-    return {**({} if _is_filled(variant) else {"scoring_only": True}), **_cache(work, variant)}
+    return {**({} if _is_filled(variant) else {"scoring_only": True}), **_cache(work, variant), **_environment(work, variant)}
+
+
+def _environment(work: Run, variant: Variant) -> dict[str, Any]:
+    """The libraries of an interpreter of its own: the fingerprint knows those of the run's, and others give other results."""
+    if (python := variant.interpreter) is None:
+        return {}
+    if python not in work.environments:
+        with ExitStack() as stack:
+            work.environments[python] = Process(work, variant, stack).ask("environment", dict[str, str])
+    return {"environment": work.environments[python]}
 
 
 def _cache(work: Run, variant: Variant) -> dict[str, Any]:
@@ -310,8 +322,17 @@ def build(work: Run, variant: Variant, base: Artifact | None, model: ModelSource
 
 
 def _built_key(work: Run, variant: Variant, base: Artifact | None, model_sha256: str | None) -> str:
-    sha256, device = None if base is None else base.sha256, work.config.device.kind
-    return key_of(work, model=model_sha256, variant=_as_built(variant), base=sha256, device=device)
+    sha256, device = None if base is None else base.sha256, work.config.device
+    parts = {"model": model_sha256, "variant": _as_built(variant), "base": sha256, "device": device.kind, "dtype": device.dtype}
+    return key_of(work, **parts, **_found(variant), **_environment(work, variant))
+
+
+def _found(variant: Variant) -> dict[str, str]:
+    """Digest of a ready checkpoint's files: another one at the same place is another variant. Nothing where none is there."""
+    place = Path(str((variant.options or {}).get("path", "")))
+    if variant.quantizer != CHECKPOINT or not (place.is_file() or (place / "config.json").is_file()):
+        return {}
+    return {"checkpoint": provenance.model_digest(ModelSource(name=variant.name, path=str(place)))}
 
 
 def _built(work: Run, variant: Variant, base: Artifact | None, model: ModelSource, key: str) -> Artifact:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from quantgate import calibration, files, modelconfig, plugins
+from quantgate.config import CHECKPOINT
 from quantgate.errors import ConfigError, MissingModel
 from quantgate.hygiene.overlap import overlap
 from quantgate.records import BatchingConfig, Calibration, GoldenSet, ModelSource, Variant
@@ -21,7 +22,7 @@ SHOWN = 3
 
 
 def check_settings(variants: tuple[Variant, ...], file: str) -> None:
-    """Refuse an option, width or granularity that a built-in quantizer does not have; others are asked when they are built."""
+    """Refuse an option, width, granularity or place that a built-in quantizer does not have; others are asked when they are built."""
     for variant in variants:
         if (settings := plugins.beside("settings", variant.quantizer)) is None:
             continue
@@ -30,6 +31,17 @@ def check_settings(variants: tuple[Variant, ...], file: str) -> None:
         except ConfigError as error:
             place = "" if error.what.startswith("variant ") else f"variant '{variant.name}': "
             raise ConfigError(f"{place}{error.what}", file=file) from error
+        _check_place(variant, file)
+
+
+def _check_place(variant: Variant, file: str) -> None:
+    """A ready checkpoint that is not there is told before others are built; what is in it is read when its turn comes."""
+    if variant.quantizer != CHECKPOINT:
+        return
+    place = Path(str((variant.options or {})["path"]))
+    if not (place.is_file() or (place / "config.json").is_file()):
+        what = "no folder with a config.json" if place.is_dir() else "no GGUF file and no folder"
+        raise ConfigError(f"variant '{variant.name}': checkpoint: there is {what} at {place}", file=file)
 
 
 def check_requests(batching: BatchingConfig | None, model: ModelSource, file: str) -> None:
@@ -67,7 +79,7 @@ def _read(chosen: Calibration, goldens: tuple[GoldenSet, ...], cache: Path) -> C
         path = cache / "calibration" / f"{hashlib.sha256(text.encode()).hexdigest()}.jsonl"
         files.write_whole(path, text)
     for golden in goldens:
-        found = overlap(golden.items, (one.plain for one in samples))
+        found = overlap(golden.items, (part for one in samples for part in one.parts))
         if found:
             _refuse(chosen, golden, {one.item_id: one.shared for one in found})
     return replace(chosen, path=str(path), sha256=files.file_digest(path))

@@ -22,6 +22,7 @@ LIBRARIES = (
     "transformers",
     "accelerate",
     "bitsandbytes",
+    "compressed-tensors",
     "gptqmodel",
     "optimum",
     "tokenizers",
@@ -56,8 +57,17 @@ def fingerprint() -> Fingerprint:
         python=platform.python_version(),
         platform=platform.platform(),
         cpu=_cpu_name(),
-        libraries={name: found for name in LIBRARIES if (found := _version(name)) is not None},
+        libraries=_libraries(),
     )
+
+
+def environment() -> dict[str, str]:
+    """Versions of this interpreter and of the libraries that it finds."""
+    return {"python": platform.python_version(), **_libraries()}
+
+
+def _libraries() -> dict[str, str]:
+    return {name: found for name in LIBRARIES if (found := _version(name)) is not None}
 
 
 def own_version() -> str:
@@ -97,15 +107,18 @@ def _python_files(path: Path) -> list[Path]:
 def model_digest(model: ModelSource) -> str:
     """SHA-256 of the model's files, or of repository and commit for a hub model, whose commit is its digest.
 
-    Raises ``MissingModel`` where the path or the package is not there.
+    Where ``gguf_file`` names one file of several it is that file's alone: its neighbours are other models. Raises ``MissingModel`` where
+    the path or the package is not there.
     """
     if model.hub is not None:
-        return hashlib.sha256(f"{model.hub}@{model.revision}".encode()).hexdigest()
+        file = "" if model.gguf_file is None else f"/{model.gguf_file}"
+        return hashlib.sha256(f"{model.hub}@{model.revision}{file}".encode()).hexdigest()
     if model.package is not None:
         return file_digest(_packaged_file(model))
     path = Path(model.path or "")
     if path.is_dir():
-        return digest_folder(path)[0]
+        named = [] if model.gguf_file is None else [one for one in path.rglob("*") if fnmatch(one.name, model.gguf_file)]
+        return file_digest(named[0]) if len(named) == 1 else digest_folder(path)[0]
     if path.is_file():
         return file_digest(path)
     raise MissingModel(f"model '{model.name}': there is no folder or file {path}")

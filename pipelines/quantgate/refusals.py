@@ -12,6 +12,7 @@ KINDS: Mapping[str, str] = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "string_type": "text",
+    "scalar_type": "text, a number, or true or false",
     "string_unicode": "text",
     "bool_type": "true or false",
     "list_type": "a list",

@@ -79,6 +79,11 @@ def is_filled(variant: Variant) -> bool:
     return filled and not is_simulated(variant)
 
 
+def is_ready(variant: Variant) -> bool:
+    """Somebody else quantized it, maybe its embedding and head too: what it takes at least does not follow from the model's shapes."""
+    return variant.quantizer == "checkpoint"
+
+
 def is_simulated(variant: Variant) -> bool:
     """Its quantizer rounds weights and keeps them in float: scored, and nothing is freed."""
     return variant.quantizer in _FLOAT_IN_MEMORY

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -22,7 +23,7 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
-from quantgate import fitting, golden, plugins, rundir, texts
+from quantgate import fitting, golden, plugins, provenance, rundir, texts
 from quantgate.divergence import stored_row
 from quantgate.errors import EngineError, NumericallyInvalid, QuantgateError
 from quantgate.files import file_digest
@@ -155,8 +156,11 @@ def _quantize(desk: Desk, request: dict[str, Any]) -> Artifact:
         if not request["fresh"] and (stored := rundir.stored_artifact(slot)) is not None:
             return stored
         into, started_s = rundir.working_folder(slot), device.now_s()
-        built = quantize.build(plugins.load("quantizer", variant.quantizer)(), plan, into, desk.progress)
-        return rundir.settle(slot, into, replace(built, build_s=device.now_s() - started_s))
+        try:
+            built = quantize.build(plugins.load("quantizer", variant.quantizer)(), plan, into, desk.progress)
+            return rundir.settle(slot, into, replace(built, build_s=device.now_s() - started_s))
+        finally:
+            shutil.rmtree(into, ignore_errors=True)  # what a refused or failed build wrote; nothing is left of one that settled
 
 
 def _open(desk: Desk, request: dict[str, Any]) -> Opened:
@@ -402,6 +406,10 @@ def _roof(desk: Desk, request: dict[str, Any]) -> Roofs:
     return roof.measure(_device(request), _record(request, "job", roof.Job), desk.progress)
 
 
+def _environment(desk: Desk, request: dict[str, Any]) -> dict[str, str]:
+    return provenance.environment()
+
+
 def _device_info(desk: Desk, request: dict[str, Any]) -> DeviceInfo:
     return _device(request).info
 
@@ -435,6 +443,7 @@ ACTIONS: dict[str, Callable[[Desk, dict[str, Any]], Any]] = {
     "batching_serve": _batching_serve,
     "speculate": _speculate,
     "roof": _roof,
+    "environment": _environment,
     "device_info": _device_info,
     "device_state": _device_state,
 }

@@ -105,7 +105,7 @@ def test_a_mistake_in_the_config_is_one_line(chain: Chain) -> None:
     [
         ({"device": {"kind": "cpu", "memory_budget": "100kB"}}, "raise device.memory_budget"),
         ({"model": {"name": "m", "path": "nowhere"}}, "nowhere"),
-        ({"variants": ["bits: 5"]}, "weight_bits is 5"),
+        ({"variants": ["bits: 5"]}, "bits is 5"),
         ({"variants": ["group:48"]}, "group size 48"),
     ],
 )

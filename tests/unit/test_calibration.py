@@ -34,6 +34,7 @@ def test_b77_b79_marks_and_line_ends(tmp_path: Path) -> None:
         ('{"messages": [{"role": "user"}]}\n', 1, "'role' and 'content'"),
         ('{"messages": []}\n', 1, "list of turns"),
         ("{\n", 1, "not a JSON object"),
+        ('{"text": "a"}\n{"text": "\\ud800"}\n', 2, "half a character"),
     ],
 )
 def test_what_is_no_text(tmp_path: Path, text: str, line: int, reason: str) -> None:

@@ -73,6 +73,8 @@ def test_a_model_without_shapes_is_not_refused(tmp_path: Path) -> None:
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     model = ModelSource(name="m", path=str(tmp_path))
+    ready = replace(INT8, quantizer="checkpoint", options={"path": "p"})
+    assert fitting.refusal(ready, model, small, None) is None, "a checkpoint may hold its embedding in fewer bits too"
     assert "not even 2-bit weights fit; or raise device.memory_budget" in (fitting.refusal(INT8, model, small, None) or "")
     assert "not even 2-bit weights fit; the device has no more" in (fitting.refusal(REFERENCE, model, small, 1) or "")
     assert fitting.refusal(INT8, model, DeviceConfig(), None) is None

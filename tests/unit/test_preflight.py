@@ -33,7 +33,12 @@ def learning(path: Path, **fields: Any) -> tuple[Variant, ...]:
         (Variant(name="a", quantizer="gptq", weight_bits=4, granularity="group:32", options={"sim": True}), "unknown option 'sim'"),
         (Variant(name="a", quantizer="rtn", weight_bits=4, granularity="tensor"), "group:<size>"),
         (Variant(name="a", quantizer="reference", options={"x": 1}), "unknown option 'x'"),
+        (Variant(name="a", quantizer="reference", weight_bits=8), "bits is 8, and the reference is not quantized"),
+        (Variant(name="a", quantizer="reference", granularity="group:64"), "granularity is group:64, and the reference is not quantized"),
+        (Variant(name="a", quantizer="bitsandbytes"), "'bits' is missing; allowed are 8 and 4"),
         (Variant(name="a", quantizer="checkpoint", weight_bits=4), "'path' is missing"),
+        (Variant(name="a", quantizer="checkpoint", weight_bits=4, options={"path": "/nowhere"}), "no GGUF file and no folder at /nowhere"),
+        (Variant(name="a", quantizer="checkpoint", weight_bits=4, options={"path": "/proc"}), "no folder with a config.json at /proc"),
         (Variant(name="a", quantizer="checkpoint", options={"path": "p"}), "'bits' is missing"),
         (Variant(name="a", quantizer="checkpoint", weight_bits=4, options={"path": "p", "sha256": "abc"}), "64 hexadecimal"),
         (Variant(name="a", quantizer="fake", options={"fault": "sulk"}), "unknown fault 'sulk'"),
@@ -73,6 +78,15 @@ def test_overlap_is_refused(tmp_path: Path) -> None:
         preflight.prepared(learning(path), (golden("What is a question?", QUESTION),), tmp_path)
 
 
+def test_a_short_question_as_one_turn_is_refused(tmp_path: Path) -> None:
+    """A conversation that asks a golden question of a few words is found, though the answer stands in the same text."""
+    path = tmp_path / "t.jsonl"
+    turns = [{"role": "user", "content": "what is 2 + 2?"}, {"role": "assistant", "content": "4"}]
+    path.write_text(json.dumps({"messages": turns}) + "\n")
+    with pytest.raises(ConfigError, match=r"share the words of 1 items \(q0: 'what is 2 2'"):
+        preflight.prepared(learning(path), (golden("What is 2+2?"),), tmp_path)
+
+
 def test_texts_of_a_dataset(tmp_path: Path) -> None:
     """A dataset's rows become a file of the cache under their digest; empty rows are left out, other columns are refused."""
     pytest.importorskip("datasets")
@@ -86,6 +100,24 @@ def test_texts_of_a_dataset(tmp_path: Path) -> None:
     assert Path(made.path).stem == made.sha256
     with pytest.raises(ConfigError, match="no column 'text'; it has body"):
         preflight.prepared((Variant(name="g", quantizer="gptq", calibration=Calibration(name="r", dataset=str(path))),), (), tmp_path)
+
+
+def test_turns_of_a_dataset(tmp_path: Path) -> None:
+    """Rows without a turn are left out as empty ones are; a turn whose content is no text is refused, not turned into one."""
+    pytest.importorskip("datasets")
+    path, turn = tmp_path / "rows.jsonl", {"role": "user", "content": "first"}
+    path.write_text("".join(json.dumps({"text": turns}) + "\n" for turns in ([turn], [], [{**turn, "content": " "}])))
+    variant = Variant(name="g", quantizer="gptq", calibration=Calibration(name="r", dataset=str(path)))
+    made = preflight.prepared((variant,), (), tmp_path)[0].calibration
+    assert made is not None and made.path is not None
+    assert [json.loads(line) for line in Path(made.path).read_text().splitlines()] == [{"messages": [turn]}]
+    path.write_text(json.dumps({"text": [turn, {"role": "assistant", "content": None}]}) + "\n")
+    with pytest.raises(ConfigError, match="neither text nor turns of role and content"):
+        preflight.prepared((variant,), (), tmp_path)
+    renamed = path.rename(tmp_path / "rows.tsv")
+    with pytest.raises(ConfigError, match=r"^calibration dataset .*rows\.tsv: a file ends in"):
+        chosen = Calibration(name="r", dataset=str(renamed))
+        preflight.prepared((Variant(name="g", quantizer="gptq", calibration=chosen),), (), tmp_path)
 
 
 def test_a_run_is_refused_before_anything_is_built(chain: Chain) -> None:

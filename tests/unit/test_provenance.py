@@ -45,6 +45,18 @@ def test_a_hub_model_is_its_commit() -> None:
     )
 
 
+def test_one_gguf_file_of_several_is_the_model(tmp_path: Path) -> None:
+    """Two files of one folder or repository are two models, and a neighbour that comes or goes changes neither."""
+    for name in ("q4.gguf", "q8.gguf"):
+        (tmp_path / name).write_bytes(name.encode())
+    for where in ({"path": str(tmp_path)}, {"hub": "a/b", "revision": "1"}):
+        found = {provenance.model_digest(model(**where, gguf_file=name)) for name in ("q4.gguf", "q8.gguf")}
+        assert len(found | {provenance.model_digest(model(**where))}) == 3
+    before = provenance.model_digest(model(path=str(tmp_path), gguf_file="q4.gguf"))
+    (tmp_path / "q8.gguf").unlink()
+    assert provenance.model_digest(model(path=str(tmp_path), gguf_file="q4.gguf")) == before
+
+
 def test_a_packaged_model_is_found_by_its_pattern() -> None:
     """A file that an installed distribution carries is digested where it lies."""
     found = provenance.model_digest(model(package="pydantic", gguf_file="main.py"))
@@ -112,6 +124,7 @@ def test_no_source_of_evidence_is_forgotten() -> None:
         "quantgate.files",
         "quantgate.refusals",
         "quantgate.fitting",
+        "quantgate.provenance",
         "quantgate.render.quantities",
         "quantgate.symptoms",
     }

@@ -9,7 +9,8 @@ import pytest
 
 import tiny
 from quantgate import rundir, worker
-from quantgate.records import DeviceConfig, KVCache
+from quantgate.errors import MeasureError
+from quantgate.records import DeviceConfig, KVCache, ModelSource, Variant
 
 
 @pytest.mark.parametrize(("dtype", "bytes_"), [(None, 4), ("bfloat16", 2)])
@@ -30,3 +31,14 @@ def test_what_is_opened_beside_a_variant_is_opened_as_it_is() -> None:
     assert (found.threads, found.dtype, found.cached_scoring, found.scoring_only) == (3, "bfloat16", True, False)
     assert found.kv_cache is not None and found.kv_cache.bits == 4
     assert worker._settings({"device": rundir.plain(DeviceConfig())}).kv_cache is None
+
+
+@pytest.mark.parametrize("fault", ["refuse", "crash"])
+def test_a_build_that_fails_leaves_nothing(tmp_path: Path, fault: str) -> None:
+    """A refused or failed build takes its working folder along: only one that was killed leaves it to the next."""
+    variant = Variant(name="v", quantizer="fake", options={"fault": fault})
+    values = {"variant": variant, "model": ModelSource(name="m", path="m"), "base": None, "device": DeviceConfig(kind="fake")}
+    request = {**rundir.plain(values), "cache": str(tmp_path), "key": "a" * 64, "fresh": False}
+    with pytest.raises(MeasureError, match="fake quantizer was told"):
+        worker._quantize(worker.Desk(out=io.StringIO()), request)
+    assert [one.name for one in (tmp_path / "artifacts").iterdir()] == [f".{'a' * 64}.lock"]

@@ -107,7 +107,14 @@ def _meant(details: list[ErrorDetails]) -> list[ErrorDetails]:
     """Without what a union says of its other branch: whoever wrote a section did not mean a text."""
     deeper = [detail for detail in details if detail["loc"][-1:] != ("str",) and detail["type"] != "model_type"]
     places = {two["loc"][:length] for two in deeper for length in range(len(two["loc"]))}
-    return [one for one in details if one["loc"][-1:] != ("str",) or one["loc"][:-1] not in places]
+    return [_of_options(one) for one in details if one["loc"][-1:] != ("str",) or one["loc"][:-1] not in places]
+
+
+def _of_options(detail: ErrorDetails) -> ErrorDetails:
+    """An option may be text, a number or a truth value: of these branches the first would say that only a whole number will do."""
+    if detail["loc"][-3:-2] != ("options",) or detail["loc"][-1] not in ("str", "int"):
+        return detail
+    return {**detail, "type": "finite_number" if isinstance(detail["input"], float) else "scalar_type"}
 
 
 def _plain(detail: ErrorDetails) -> str:

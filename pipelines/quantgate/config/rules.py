@@ -70,6 +70,8 @@ def check_variants(raw: RunSection, document: Document, base: Path) -> None:
             ("variants", references[0], "bits"), "the reference is the unquantized model and has no 'bits'"
         )
     for index, variant in enumerate(raw.variants):
+        if variant.role == "identity" and variant.bits is not None:
+            raise document.error(("variants", index, "bits"), "the identity control is the reference again and has no 'bits'")
         if variant.python is not None and not translate.interpreter(base, variant.python).is_file():
             what = f"there is no interpreter {translate.interpreter(base, variant.python)}"
             raise document.error(("variants", index, "python"), what)

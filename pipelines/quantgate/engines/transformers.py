@@ -42,6 +42,7 @@ from quantgate.kvcache import kept_by, kv_bytes_per_row, quantized_bytes, why_no
 from quantgate.ports import Device
 from quantgate.quantizers import gptq_library
 from quantgate.quantizers.folder import read_manifest
+from quantgate.quantizers.layers import made_up
 from quantgate.quantizers.settings import KERNELS
 from quantgate.records import Artifact, ChoiceLogProbs, EngineSettings, KVBytes, Loaded, ModelShape, Request, Step
 from quantgate.shapes import shape_of_config
@@ -299,13 +300,16 @@ def _load(artifact: Artifact, settings: EngineSettings, device: Device) -> Any:
     with gptq_library.quiet() if packed else nullcontext():
         if packed:
             gptq_library.split_experts(folder)
-        model = AutoModelForCausalLM.from_pretrained(
+        model, told = AutoModelForCausalLM.from_pretrained(
             str(folder),
+            output_loading_info=True,
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
             device_map={"": torch.cuda.current_device()} if on_cuda else None,
             local_files_only=True,
             **_gptq_kernel(artifact, settings, on_cuda=on_cuda),
         )
+    if (why := made_up(told, folder)) is not None:
+        raise EngineError(why)
     if settings.scoring_only and not on_cuda:
         _unpack_once(model)
     model.eval().requires_grad_(False)

@@ -30,12 +30,12 @@ _NEEDS = {
     "compressed-tensors": ("compressed_tensors",),
     "bitsandbytes": ("bitsandbytes",),
 }
-_PACKED = {
-    "gptq": (".qweight", ".scales"),
-    "awq": (".qweight", ".scales"),
-    "bitsandbytes": (".weight",),
-}
+_PACKED = {"gptq": (".qweight", ".scales"), "awq": (".qweight", ".scales")}
 """What a quantized module leaves in the files; the first marks it."""
+_STATES = {8: ".SCB", 4: ".weight.absmax"}
+"""What bitsandbytes stores beside a weight of each width."""
+_KIND = ".weight.quant_state.bitsandbytes__"
+"""Before the format, in the name of a tensor that bitsandbytes stores beside each 4-bit weight."""
 _LAYOUTS = {
     "gptq": {"gptq": ("cpu", "cuda"), "gptq_v2": ("cpu", "cuda"), "marlin": ("cuda",)},
     "awq": {"gemm": ("cpu", "cuda"), "gemv": ("cuda",), "gemv_fast": ("cuda",), "llm-awq": ("cuda",)},
@@ -70,6 +70,7 @@ class CheckpointQuantizer:
         if path.is_file():
             if path.suffix != ".gguf":
                 return f"{path} is neither a folder nor a .gguf file"
+            _check_kernel(settings, "GGUF")
             unpacked.check_gguf(plan, path)
             return None
         said = _read(path)
@@ -104,8 +105,7 @@ def _device_refusal(said: _Said, settings: CheckpointSettings, device: str) -> s
     """Why nothing here multiplies by such weights, in one sentence."""
     if said.why_not is not None:
         return said.why_not
-    if settings.kernel != "auto" and said.method != "gptq":
-        raise ConfigError(f"checkpoint: option 'kernel' chooses among kernels of GPTQ checkpoints, and this one is {said.method}")
+    _check_kernel(settings, said.method)
     if (reason := _layout_refusal(said, device)) is not None or said.method != "gptq" or said.bits is None:
         return reason
     damp = 0.05  # of no account for weights that are there already
@@ -113,6 +113,11 @@ def _device_refusal(said: _Said, settings: CheckpointSettings, device: str) -> s
         bits=said.bits, group=said.group or -1, desc_act=False, symmetric=said.symmetric, damp=damp, kernel=settings.kernel
     )
     return kernel_refusal(wanted, device)
+
+
+def _check_kernel(settings: CheckpointSettings, method: str) -> None:
+    if settings.kernel != "auto" and method != "gptq":
+        raise ConfigError(f"checkpoint: option 'kernel' chooses among kernels of GPTQ checkpoints, and this one is {method}")
 
 
 def _layout_refusal(said: _Said, device: str) -> str | None:
@@ -147,7 +152,7 @@ def _read(folder: Path) -> _Said:
         raise MissingModel(f"checkpoint: {folder} has no config.json")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"not valid JSON: {error}", file=str(path)) from None
     said = config.get("quantization_config") if isinstance(config, dict) else None
     if not isinstance(said, dict):
@@ -212,13 +217,16 @@ def _check_claim(said: _Said, plan: QuantizePlan) -> None:
 def _of_folder(plan: QuantizePlan, folder: Path, said: _Said, kernel: str) -> Artifact:
     assert plan.base is not None
     stored = proof.Stored(folder)
-    mark, *others = _PACKED[said.method]
-    plain = layers.empty_model(plan.base.path)
+    mark, *others = _marks(said)
+    _check_format(stored, said, folder)
+    plain, own = layers.empty_model(plan.base.path), layers.empty_model(str(folder))
     linear = {name: layers.rows(module).numel() for name, module in layers.multiplied(plain)}
-    replaced = _replaced(stored, said.method, mark)
+    replaced = sorted(name.removesuffix(mark) for name in stored.names() if name.endswith(mark))
     if not replaced:
         raise EngineError(f"checkpoint {folder}: its config says {said.method}, and none of its tensors ends in {mark}")
     _check_model(replaced, linear, plan)
+    if (why := layers.unlike(plain, own)) is not None:
+        raise ConfigError(f"variant '{plan.variant.name}': {why}")
     checked = stored.check(name + suffix for name in replaced for suffix in (mark, *others))
     weights = {name: linear[name] for name in replaced}
     shown = Proof(
@@ -230,7 +238,7 @@ def _of_folder(plan: QuantizePlan, folder: Path, said: _Said, kernel: str) -> Ar
         stored_bits_per_weight=stored.bits_per_weight(weights),
         tensors_checked=checked,
         tied_before=layers.tied(plain),
-        tied_after=layers.tied(plain),
+        tied_after=layers.tied(own),
         reload_difference=None,
         why_no_reload="the model was not quantized here, so there is nothing in memory to compare with",
     )
@@ -251,14 +259,18 @@ def _note(said: _Said) -> str:
     return f"{said.method} checkpoint as found: {said.bits} bits{group}, {said.text}"
 
 
-def _replaced(stored: proof.Stored, method: str, mark: str) -> list[str]:
-    """Modules that the files hold in packed form."""
-    names = [name.removesuffix(mark) for name in stored.names() if name.endswith(mark)]
-    if method == "bitsandbytes":
-        packed = {name.rsplit(".", 1)[0] for name in stored.names() if name.endswith(".SCB")}
-        packed |= {name.removesuffix(".weight.absmax") for name in stored.names() if name.endswith(".weight.absmax")}
-        names = [name for name in names if name in packed]
-    return sorted(names)
+def _marks(said: _Said) -> tuple[str, ...]:
+    """What each quantized module leaves in the files; the first marks it."""
+    if said.method == "bitsandbytes" and said.bits is not None:
+        return (_STATES[said.bits], ".weight")
+    return _PACKED[said.method]
+
+
+def _check_format(stored: proof.Stored, said: _Said, folder: Path) -> None:
+    """The 4-bit format that the config states is the one that the tensors were made in, which is the one that is loaded."""
+    found = sorted({name.partition(_KIND)[2] for name in stored.names() if _KIND in name})
+    if said.method == "bitsandbytes" and said.bits == 4 and found not in ([], [said.text]):
+        raise ConfigError(f"checkpoint {folder}: its config says {said.text}, and its tensors are {' and '.join(found)}")
 
 
 def _check_model(replaced: list[str], linear: dict[str, int], plan: QuantizePlan) -> None:

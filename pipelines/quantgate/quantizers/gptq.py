@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GPTQConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GPTQConfig
 
 from quantgate import calibration as texts
 from quantgate.errors import ConfigError, EngineError, NothingQuantized
@@ -32,6 +32,8 @@ from quantgate.records import Artifact, Calibration, Proof
 
 ROW_TOKENS = 512
 """Texts are joined and cut into rows of this length: no padding, and few passes through each layer."""
+SHORTEST_ROW_TOKENS = 11
+"""The library leaves shorter rows out without a word."""
 BATCH_ROWS = 4
 STORED = (".qweight", ".scales")
 FEW_TOKENS_SHARE = 0.005
@@ -118,7 +120,9 @@ def _shape_refusal(model: Any, settings: GptqSettings) -> str | None:
 
 
 def calibration_rows(chosen: Calibration, base: str) -> list[list[int]]:
-    """The texts as rows of ids, exactly as many tokens as asked for. Raises ``ConfigError`` where the set holds fewer."""
+    """The texts as rows of ids, exactly as many tokens as asked for. Raises ``ConfigError`` where the set holds fewer, or for too few."""
+    if chosen.tokens < SHORTEST_ROW_TOKENS:
+        raise ConfigError(f"calibration set {chosen.name}: tokens is {chosen.tokens}; GPTQ learns from {SHORTEST_ROW_TOKENS} at least")
     tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
     ids: list[int] = []
     for one in _taken(chosen):
@@ -131,7 +135,18 @@ def calibration_rows(chosen: Calibration, base: str) -> list[list[int]]:
             f"add texts or write tokens: {len(ids)}"
         )
     ids = ids[: chosen.tokens]
-    return [ids[start : start + ROW_TOKENS] for start in range(0, len(ids), ROW_TOKENS)]
+    length = _row_tokens(base)
+    rows = [ids[start : start + length] for start in range(0, len(ids), length)]
+    if len(rows[-1]) < SHORTEST_ROW_TOKENS:
+        whole = rows[-2] + rows[-1]
+        rows[-2:] = [whole[: len(whole) // 2], whole[len(whole) // 2 :]]
+    return rows
+
+
+def _row_tokens(base: str) -> int:
+    """What one row holds: the library cuts off what lies beyond the model's own context."""
+    context = getattr(AutoConfig.from_pretrained(base, local_files_only=True).get_text_config(), "max_position_embeddings", None)
+    return min(ROW_TOKENS, context) if isinstance(context, int) and context > 2 * SHORTEST_ROW_TOKENS else ROW_TOKENS
 
 
 def _taken(chosen: Calibration) -> Iterator[texts.Sample]:
@@ -144,7 +159,12 @@ def _encoded(tokenizer: Any, one: texts.Sample) -> list[int]:
     """Turns are joined by the model's own template where it has one."""
     if one.messages and tokenizer.chat_template:
         turns = [{"role": role, "content": content} for role, content in one.messages]
-        text, special = tokenizer.apply_chat_template(turns, tokenize=False), False
+        try:
+            text, special = tokenizer.apply_chat_template(turns, tokenize=False), False
+        except Exception as error:  # a template may refuse what it likes, for example two turns of one role
+            roles = ", ".join(role for role, _ in one.messages)
+            what = f"the model's chat template refuses a calibration text with the turns {roles}, which begins '{one.plain[:40]}'"
+            raise ConfigError(f"{what}: {error}; change or leave out such texts") from error
     else:
         text, special = one.plain, True
     return list(tokenizer(text, add_special_tokens=special)["input_ids"])

@@ -5,7 +5,7 @@ A model is built on torch's meta device from its config alone, so that every lay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -37,6 +37,18 @@ def empty_model(path: str) -> Any:
         raise ConfigError(f"cannot read the model at {path}: {error}") from None
 
 
+def made_up(told: Mapping[str, Any], place: object) -> str | None:
+    """Why a model that was read is not the one in its files: the library fills tensors that they lack with values of its own, and goes on.
+
+    ``told``: what ``from_pretrained`` answers with ``output_loading_info``.
+    """
+    absent = sorted(told["missing_keys"])
+    if not absent:
+        return None
+    what = "1 tensor of the model is" if len(absent) == 1 else f"{len(absent)} tensors of the model are"
+    return f"{what} not in the files of {place}, first {absent[0]}: values would be made up; fetch or save it again, whole"
+
+
 def linear_layers(model: Any) -> Iterator[tuple[str, Any]]:
     """Linear and Conv1D modules except the head: a tied head is the embedding, and an untied one costs most quality per byte freed."""
     head = model.get_output_embeddings()
@@ -50,6 +62,20 @@ def multiplied(model: Any) -> Iterator[tuple[str, Any]]:
     for name, module in model.named_modules():
         if isinstance(module, (torch.nn.Linear, Conv1D)):
             yield name, module
+
+
+def unlike(plain: Any, other: Any) -> str | None:
+    """Why a checkpoint's model is not the reference's: a linear layer that one of them lacks, or of another shape; heads left out."""
+    ours, theirs = ({name: tuple(rows(module).shape) for name, module in linear_layers(model)} for model in (plain, other))
+    wrong = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    if not wrong:
+        return None
+    sides = " and ".join(f"{_shape(found.get(wrong[0]))} in {where}" for found, where in ((theirs, "it"), (ours, "the reference")))
+    return f"{len(wrong)} of its layers are not the reference's, first {wrong[0]} ({sides}): it is another model"
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "none" if shape is None else " x ".join(str(size) for size in shape)
 
 
 def rows(module: Any) -> torch.Tensor:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from quantgate.errors import EngineError, NumericallyInvalid
 
@@ -52,14 +52,17 @@ def library(name: str) -> str:
 
 
 class Stored:
-    """The tensors of a folder's safetensors files, by name."""
+    """The tensors of a folder's safetensors files, by name. Raises ``EngineError`` for a file that is cut off or none."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._shards: dict[str, str] = {}
         for file in sorted(folder.glob("*.safetensors")):
-            with safe_open(str(file), framework="pt") as opened:
-                self._shards |= dict.fromkeys(opened.keys(), str(file))
+            try:
+                with safe_open(str(file), framework="pt") as opened:
+                    self._shards |= dict.fromkeys(opened.keys(), str(file))
+            except SafetensorError as error:
+                raise EngineError(f"{file} cannot be read ({error}): fetch or save it again, whole") from None
 
     def names(self) -> tuple[str, ...]:
         """Every stored tensor."""

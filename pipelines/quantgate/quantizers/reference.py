@@ -15,12 +15,14 @@ from pathlib import Path
 import gguf
 import huggingface_hub
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from transformers.utils import logging as transformers_logging
 
 from quantgate.errors import ConfigError, MissingModel
 from quantgate.ports import Progress, QuantizePlan
-from quantgate.quantizers.folder import check_options
+from quantgate.quantizers import layers
+from quantgate.quantizers.settings import reference as reference_settings
 from quantgate.records import Artifact, ModelSource
 
 _WEIGHT_PATTERNS = ("*.safetensors", "pytorch_model*.bin")
@@ -32,8 +34,8 @@ class ReferenceQuantizer:
     """Quantizes nothing: finds the model, checks that it is a float model, unpacks a GGUF."""
 
     def why_not(self, plan: QuantizePlan) -> str | None:
-        if plan.variant.weight_bits is not None:
-            return f"the reference is not quantized: remove weight_bits {plan.variant.weight_bits} or choose another quantizer"
+        """Raises ``ConfigError`` for a width, granularity or options, which the unquantized model does not have."""
+        reference_settings(plan.variant)
         given = [name for name in ("path", "hub", "package") if getattr(plan.model, name)]
         if len(given) != 1:
             return f"model '{plan.model.name}' must give exactly one of path, hub and package; given: {', '.join(given) or 'none'}"
@@ -43,12 +45,12 @@ class ReferenceQuantizer:
 
     def quantize(self, plan: QuantizePlan, into: Path, progress: Progress) -> Artifact:
         """Raises ``MissingModel`` with the places looked at, ``ConfigError`` for a model that is quantized already."""
-        check_options("reference", plan.variant.options, ())
         if (reason := self.why_not(plan)) is not None:
             raise ConfigError(reason)
         found = locate(plan.model)
         if found.is_dir():
             _check_float_folder(found)
+            _check_whole(found)
             return _artifact(plan, found, note="")
         progress(0, 3, f"unpacking {found.name}")
         unpack_gguf(found, into, progress)
@@ -135,6 +137,22 @@ def _check_float_folder(folder: Path) -> None:
         )
 
 
+def _check_whole(folder: Path) -> None:
+    """Raise where a file cannot be read or tensors are missing, from names and shapes alone: every variant is made from this model."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        _, told = AutoModelForCausalLM.from_pretrained(
+            str(folder), device_map="meta", local_files_only=True, output_loading_info=True
+        )
+    except SafetensorError as error:
+        raise MissingModel(f"a file of weights in {folder} cannot be read ({error}): fetch or save it again, whole") from None
+    except Exception:  # an architecture or a library that is not known here: whoever loads the weights says it better
+        return
+    if (why := layers.made_up(told, folder)) is not None:
+        raise MissingModel(why)
+
+
 # ---------------------------------------------------------------------------------------------- GGUF
 
 
@@ -153,13 +171,19 @@ def gguf_note(file: Path) -> str:
 
 
 def unpack_gguf(file: Path, into: Path, progress: Progress) -> None:
-    """Write the file's model as float32 safetensors, with its tokenizer."""
+    """Write the file's model as float32 safetensors, with its tokenizer. Raises ``MissingModel`` where it lacks tensors of the model."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     # dequantize=True: where GGUF kernels are installed, transformers would otherwise keep the blocks packed.
-    packed = AutoModelForCausalLM.from_pretrained(
-        str(file.parent), gguf_file=file.name, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+    packed, told = AutoModelForCausalLM.from_pretrained(
+        str(file.parent),
+        gguf_file=file.name,
+        dtype=torch.float32,
+        quantization_config=GgufConfig(dequantize=True),
+        output_loading_info=True,
     )
+    if (why := layers.made_up(told, file)) is not None:
+        raise MissingModel(why)
     progress(1, 3, "saving as safetensors")
     config = packed.config
     if hasattr(config, "quantization_config"):

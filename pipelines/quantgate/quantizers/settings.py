@@ -64,7 +64,7 @@ def gptq(variant: Variant) -> GptqSettings:
     """``options``: desc_act, symmetric, damp (share of the Hessian's mean diagonal), kernel."""
     options = check_options("gptq", variant.options, ("desc_act", "symmetric", "damp", "kernel"))
     if variant.weight_bits not in GPTQ_BITS:
-        raise ConfigError(f"gptq: weight_bits is {variant.weight_bits}; allowed are 8, 4, 3 and 2")
+        raise ConfigError(f"gptq: {_bits(variant)}; allowed are 8, 4, 3 and 2")
     return GptqSettings(
         bits=variant.weight_bits,
         group=_gptq_group(variant.granularity),
@@ -101,7 +101,8 @@ def kernel_refusal(settings: GptqSettings, device: str) -> str | None:
     if settings.bits not in kernel.bits:
         return f"kernel {settings.kernel} multiplies weights of {listed(kernel.bits)} bits, not of {settings.bits}"
     if settings.group not in kernel.groups:
-        return f"kernel {settings.kernel} takes groups of {listed(kernel.groups)}, not {settings.group}"
+        given = "one scale a channel" if settings.group < 0 else str(settings.group)
+        return f"kernel {settings.kernel} takes groups of {listed(kernel.groups)}, not {given}"
     if kernel.symmetric_only and not settings.symmetric:
         return f"kernel {settings.kernel} takes symmetric weights only"
     return None
@@ -137,7 +138,7 @@ def bitsandbytes(variant: Variant) -> BitsAndBytesSettings:
     """``options`` at 8 bits: threshold; at 4 bits: format, double_quant, compute."""
     bits = variant.weight_bits
     if bits not in _BITSANDBYTES_OPTIONS:
-        raise ConfigError(f"bitsandbytes: weight_bits is {bits}; allowed are 8 and 4")
+        raise ConfigError(f"bitsandbytes: {_bits(variant)}; allowed are 8 and 4")
     options = check_options(f"bitsandbytes {bits}-bit", variant.options, _BITSANDBYTES_OPTIONS[bits])
     if variant.granularity not in _BITSANDBYTES_GRANULARITIES[bits]:
         does = "one scale a row (channel)" if bits == 8 else "groups of 64 (group:64)"
@@ -174,7 +175,7 @@ def rtn(variant: Variant) -> Scheme:
     symmetric = bool_option("rtn", options, "symmetric", True)
     bits = variant.weight_bits
     if bits is None or not 2 <= bits <= 8:
-        raise ConfigError(f"rtn: weight_bits is {bits}; allowed are 2 to 8")
+        raise ConfigError(f"rtn: {_bits(variant)}; allowed are 2 to 8")
     kind, _, size = variant.granularity.partition(":")
     if kind == "channel" and not size:
         return Scheme(bits=bits, group=None, symmetric=symmetric)
@@ -211,9 +212,18 @@ def checkpoint(variant: Variant) -> CheckpointSettings:
 
 
 def reference(variant: Variant) -> Literal[True]:
-    """The unquantized model takes no options."""
+    """The unquantized model takes no options and has no width."""
     check_options("reference", variant.options, ())
+    for key, given in (("bits", variant.weight_bits), ("granularity", variant.granularity)):
+        if given not in (None, "tensor"):
+            what = f"reference: {key} is {given}, and the reference is not quantized"
+            raise ConfigError(f"{what}; leave '{key}' out or name another quantizer")
     return True
+
+
+def _bits(variant: Variant) -> str:
+    """As the config calls it."""
+    return "'bits' is missing" if variant.weight_bits is None else f"bits is {variant.weight_bits}"
 
 
 def _one_of(quantizer: str, options: Mapping[str, Scalar], name: str, allowed: tuple[str, ...]) -> str:

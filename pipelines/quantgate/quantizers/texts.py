@@ -18,8 +18,11 @@ def of_dataset(chosen: Calibration) -> tuple[Sample, ...]:
     """Every row of the split that holds text. Raises ``ConfigError`` where it cannot be read or holds none."""
     try:
         rows = load_dataset(**_arguments(chosen), split=chosen.split)
+    except ConfigError:
+        raise
     except Exception as error:  # the library raises many kinds; all mean that the set is not here
-        raise ConfigError(f"calibration dataset {chosen.dataset} cannot be read: {type(error).__name__}: {error}") from error
+        why = error.__cause__ or error  # of what it generates it tells no more than that it failed
+        raise ConfigError(f"calibration dataset {chosen.dataset} cannot be read: {type(why).__name__}: {why}") from error
     if chosen.column not in rows.column_names:
         raise ConfigError(f"calibration dataset {chosen.dataset} has no column '{chosen.column}'; it has {', '.join(rows.column_names)}")
     found = tuple(made for row in rows if (made := _sample(row[chosen.column], chosen)) is not None)
@@ -43,6 +46,12 @@ def _sample(value: Any, chosen: Calibration) -> Sample | None:
         return None
     if isinstance(value, str):
         return Sample(text=value)
-    if isinstance(value, list) and all(isinstance(turn, dict) and {"role", "content"} <= set(turn) for turn in value):
-        return Sample(messages=tuple((str(turn["role"]), str(turn["content"])) for turn in value))
-    raise ConfigError(f"calibration dataset {chosen.dataset}: column '{chosen.column}' holds neither text nor turns with role and content")
+    if isinstance(value, list) and all(_is_turn(turn) for turn in value):
+        made = Sample(messages=tuple((turn["role"], turn["content"]) for turn in value))
+        return made if made.plain.strip() else None
+    found = f"calibration dataset {chosen.dataset}: column '{chosen.column}'"
+    raise ConfigError(f"{found} holds neither text nor turns of role and content in text")
+
+
+def _is_turn(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("role", "content"))

@@ -7,6 +7,7 @@ checkpoint's own tensors. compressed-tensors weights look packed after loading a
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,8 @@ class _Unpacked:
     bits_per_weight: float
     total_bytes: int
     notes: tuple[str, ...] = ()
+    counted_elsewhere: frozenset[str] = frozenset()
+    """Modules outside ``linear`` that are not left in float either."""
 
 
 def _artifact(plan: QuantizePlan, plain: Any, into: Path, found: _Unpacked) -> Artifact:
@@ -58,7 +61,7 @@ def _artifact(plan: QuantizePlan, plain: Any, into: Path, found: _Unpacked) -> A
         proof=Proof(
             library=found.library,
             modules_replaced=len(found.linear),
-            modules_left=layers.left(plain, found.linear),
+            modules_left=tuple(one for one in layers.left(plain, found.linear) if one.name not in found.counted_elsewhere),
             quantized_parameters=sum(found.linear.values()),
             logical_parameters=layers.logical_parameters(plain),
             stored_bits_per_weight=found.bits_per_weight,
@@ -84,14 +87,23 @@ def check_gguf(plan: QuantizePlan, file: Path) -> list[Any]:
     kinds = {tensor.tensor_type.name for tensor in tensors}
     if not kinds - _FLOAT_TYPES:
         raise ConfigError(f"checkpoint: {file} is not quantized: its tensors are {', '.join(sorted(kinds)) or 'none'}")
-    main = max(tensors, key=lambda one: int(one.n_elements) * (one.tensor_type.name not in _FLOAT_TYPES)).tensor_type.name
+    main = _main_type(tensors)
     if str(plan.variant.weight_bits) not in main.partition("_")[0]:
         raise ConfigError(f"variant '{plan.variant.name}': bits is {plan.variant.weight_bits}, and the file's weights are {main}")
     return tensors
 
 
+def _main_type(tensors: Iterable[Any]) -> str:
+    """The type that holds the most weights of the layers; an embedding, often the largest tensor, has a width of its own."""
+    small = [one for one in tensors if one.tensor_type.name not in _FLOAT_TYPES]
+    weights: Counter[str] = Counter()
+    for tensor in [one for one in small if one.name.startswith("blk.")] or small:
+        weights[tensor.tensor_type.name] += int(tensor.n_elements)
+    return weights.most_common(1)[0][0]
+
+
 def of_gguf(plan: QuantizePlan, file: Path, into: Path, progress: Progress) -> Artifact:
-    """Raises ``ConfigError`` where the file's layers are not those of the reference."""
+    """Raises ``ConfigError`` where the file's layers are not those of the reference, ``EngineError`` where none is in fewer bits."""
     assert plan.base is not None
     tensors = check_gguf(plan, file)
     unpack_gguf(file, into, progress)
@@ -102,19 +114,46 @@ def of_gguf(plan: QuantizePlan, file: Path, into: Path, progress: Progress) -> A
         raise ConfigError(
             f"variant '{plan.variant.name}': the layers of {file.name} are not those of the reference: it is another model"
         )
+    sizes, kinds = _sizes(layers.multiplied(plain)), _kinds(file, plain)
+    linear = {name: size for name, size in sizes.items() if name in kinds}
+    if not linear:
+        raise EngineError(f"{file.name} holds none of the reference's {len(found)} layers in fewer bits, only what is looked up")
+    beside = {name: kind for name, kind in kinds.items() if name not in sizes}
     quantized = [tensor for tensor in tensors if tensor.tensor_type.name not in _FLOAT_TYPES]
     weights = sum(int(tensor.n_elements) for tensor in quantized)
     unpacked = _Unpacked(
         model=model,
-        linear=found,
+        linear=linear,
         format="gguf-simulated",
         note=f"GGUF checkpoint as found: {gguf_note(file)}",
         library="gguf, as found",
         bits_per_weight=sum(int(tensor.n_bytes) for tensor in quantized) * 8 / weights,
         total_bytes=sum(int(tensor.n_bytes) for tensor in tensors),
-        notes=("bits per weight count every quantized tensor of the file, the embedding included",),
+        notes=("bits per weight count every quantized tensor of the file, the embedding included", *_beside(beside)),
+        counted_elsewhere=frozenset(beside) | (_heads(plain) if beside and layers.tied(plain) else frozenset()),
     )
     return _artifact(plan, plain, into, unpacked)
+
+
+def _kinds(file: Path, plain: Any) -> dict[str, str]:
+    """Type of the tensor that the file holds of each module, of those in fewer bits. A module that gguf does not know is not counted."""
+    reader = gguf.GGUFReader(str(file))
+    architecture = str(reader.fields["general.architecture"].contents())
+    blocks = int(reader.fields[f"{architecture}.block_count"].contents())
+    names = gguf.get_tensor_name_map({name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[architecture], blocks)
+    kinds = {tensor.name: tensor.tensor_type.name for tensor in reader.tensors}
+    found = {module: kinds.get(f"{names.get_name(module)}.weight", "F32") for module, _ in plain.named_modules() if module}
+    return {module: kind for module, kind in found.items() if kind not in _FLOAT_TYPES}
+
+
+def _beside(kinds: Mapping[str, str]) -> tuple[str, ...]:
+    """What is quantized in the file and is looked up, not multiplied."""
+    named = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+    return (f"quantized in the file too, and not counted in the share: {named}",) if kinds else ()
+
+
+def _heads(plain: Any) -> frozenset[str]:
+    return frozenset(name for name, module in plain.named_modules() if module is plain.get_output_embeddings())
 
 
 def _sizes(found: Iterable[tuple[str, Any]]) -> dict[str, int]:
@@ -138,6 +177,8 @@ def of_compressed_tensors(plan: QuantizePlan, folder: Path, into: Path, note: st
             f"variant '{plan.variant.name}': the checkpoint has {len(unknown)} quantized modules that the reference lacks, "
             f"first {unknown[0]}: it is another model"
         )
+    if (why := layers.unlike(plain, layers.empty_model(str(folder)))) is not None:
+        raise ConfigError(f"variant '{plan.variant.name}': {why}")
     linear = {name: sizes[name] for name in sorted(packed)}
     stored.check(_wanted(set(stored.names()), linear))
     model = _in_float(folder)

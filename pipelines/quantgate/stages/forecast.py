@@ -16,7 +16,7 @@ from quantgate.records import BatchPlan, Evidence, ModelShape, Policy, Variant, 
 from quantgate.stages.alike import other_scheme
 from quantgate.stages.diverge import positions
 from quantgate.stages.plan import Question, resolution
-from quantgate.weightbytes import is_filled, packing_of, weight_bytes
+from quantgate.weightbytes import is_filled, is_ready, packing_of, weight_bytes
 
 LOGIT_BYTES = 4
 
@@ -51,7 +51,7 @@ def sized(variant: Variant, sizes: Sizes | None, budget_bytes: int | None, workl
         return replace(blank, why_not=why)
     row = row_bytes(shape, workload.prompt_tokens, workload.output_tokens, sizes.float_bytes, variant.kv_cache)
     request = row + logits_bytes(1, 1, sizes.shape.vocabulary)
-    filled = is_filled(variant)
+    filled = is_filled(variant) and not is_ready(variant)
     most = None
     if filled and budget_bytes is not None:
         most = min(workload.max_batch, max(0, (budget_bytes - weights) // request))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import tiny
@@ -230,6 +231,15 @@ def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     model.model.layers[1].mlp.up_proj.weight.data[0, 0] = math.nan
     model.save_pretrained(folder)
     with pytest.raises(NumericallyInvalid, match=r"layers\.1\.mlp\.up_proj"), opened(folder):
+        pass
+
+
+def test_a_tensor_that_is_not_stored_is_not_made_up(tmp_path: Path) -> None:
+    """The library would start a missing norm at one and a missing matrix at random; such a model is not loaded."""
+    folder = tiny.llama(tmp_path / "a")
+    file = folder / "model.safetensors"
+    save_file({name: one for name, one in load_file(file).items() if name != "model.norm.weight"}, file, metadata={"format": "pt"})
+    with pytest.raises(EngineError, match=r"1 tensor of the model is not in the files of .*, first model\.norm\.weight"), opened(folder):
         pass
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import ready_checkpoints
@@ -112,6 +112,48 @@ def test_a_gguf_file_of_the_package(tmp_path: Path) -> None:
     assert loaded(artifact).weights_sha256 == loaded(tiny.artifact(base)).weights_sha256
     with pytest.raises(ConfigError, match="bits is 8, and the file's weights are Q4_1"):
         taken(ready(file, bits=8), base, tmp_path / "y")
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_gguf_file_in_part(tmp_path: Path, tied: bool) -> None:
+    """Only layers whose tensors are in fewer bits count, the head among them; what is looked up is named and is not left in float."""
+    base = tiny.llama(tmp_path / "base", tied=tied)
+    file = ready_checkpoints.llama_gguf(base, tmp_path / "half.gguf", lambda name: "F16" if "attn" in name else "Q8_0")
+    artifact = taken(ready(file, bits=8), base, tmp_path / "x")
+    feed_forward, head = 2 * 3 * 64 * 128, tiny.VOCABULARY * 64
+    assert artifact.proof is not None
+    assert artifact.proof.quantized_parameters == feed_forward + (0 if tied else head)
+    left = {one.name for one in artifact.proof.modules_left}
+    assert left == {f"model.layers.{n}.self_attn.{one}_proj" for n in (0, 1) for one in "qkvo"}
+    assert "not counted in the share: model.embed_tokens (Q8_0)" in artifact.proof.notes[-1]
+    assert loaded(artifact).quantized_parameters == artifact.proof.quantized_parameters
+
+
+def test_the_width_of_a_gguf_file_is_that_of_its_layers(base: Path, tmp_path: Path) -> None:
+    """The type that most weights of the layers have decides, though the largest tensor, the embedding, has another one."""
+
+    def kind(name: str) -> str:
+        return "Q4_0" if "ffn" in name else "Q8_0"
+
+    file = ready_checkpoints.llama_gguf(base, tmp_path / "m.gguf", kind)
+    assert CheckpointQuantizer().why_not(plan(ready(file, bits=4), base)) is None
+    with pytest.raises(ConfigError, match="bits is 8, and the file's weights are Q4_0"):
+        CheckpointQuantizer().why_not(plan(ready(file, bits=8), base))
+
+
+def test_a_gguf_file_with_a_small_embedding_alone(base: Path, tmp_path: Path) -> None:
+    """A file whose layers are all in float is not a quantized model, whatever its embedding is."""
+    file = ready_checkpoints.llama_gguf(base, tmp_path / "e.gguf", lambda name: "Q4_0" if name == "token_embd.weight" else "F16")
+    with pytest.raises(EngineError, match="none of the reference's 14 layers in fewer bits"):
+        taken(ready(file), base, tmp_path / "x")
+
+
+def test_a_gguf_file_that_lacks_a_layer(base: Path, tmp_path: Path) -> None:
+    """A tensor that is not in the file is named; its layer is not made up."""
+    lacking = {"blk.1.ffn_down.weight"}
+    file = ready_checkpoints.llama_gguf(base, tmp_path / "l.gguf", lambda name: "Q8_0", without=lacking)
+    with pytest.raises(MissingModel, match=r"1 tensor .* not in the files of .*l\.gguf, first model\.layers\.1\.mlp\.down_proj\.weight"):
+        taken(ready(file, bits=8), base, tmp_path / "x")
 
 
 # ---------------------------------------------------------------------------------------------- AWQ
@@ -247,6 +289,15 @@ def _zeros(folder: Path) -> None:
     save_file({**tensors, name: tensors[name] * 0}, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def _another_format(folder: Path) -> None:
+    _config(folder, bnb_4bit_quant_type="fp4")
+
+
+def _cut_off(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:20_000])
+
+
 def _no_config(folder: Path) -> None:
     (folder / "config.json").unlink()
 
@@ -260,6 +311,8 @@ def _no_config(folder: Path) -> None:
         (_not_installed, QuantgateError, "needs compressed_tensors, which is not installed: pip install compressed-tensors"),
         (_no_weights, MissingModel, "no weights"),
         (_no_config, MissingModel, r"no config\.json"),
+        (_another_format, ConfigError, "its config says fp4, and its tensors are nf4"),
+        (_cut_off, EngineError, r"model\.safetensors cannot be read .*: fetch or save it again, whole"),
         (_zeros, EngineError, r"model\.layers\.1\.mlp\.up_proj\.weight is all zeros"),
     ],
 )
@@ -276,6 +329,48 @@ def test_malformed(
         taken(ready(folder), base, tmp_path / "x")
 
 
+@pytest.mark.parametrize("lost", ["model.norm.weight", "model.layers.1.mlp.down_proj.qzeros"])
+def test_a_tensor_that_is_not_there(base: Path, tmp_path: Path, lost: str) -> None:
+    """A checkpoint without one of its tensors, packed or not, is not loaded with values that nobody stored."""
+    ready_checkpoints.awq(base, tmp_path / "awq")
+    file = tmp_path / "awq" / "model.safetensors"
+    save_file({name: one for name, one in load_file(file).items() if name != lost}, file, metadata={"format": "pt"})
+    with pytest.raises(EngineError, match=f"1 tensor of the model is not in the files of .*, first {lost}"):
+        loaded(taken(ready(tmp_path / "awq"), base, tmp_path / "x"))
+
+
+def test_layers_of_another_shape(base: Path, tmp_path: Path) -> None:
+    """A model with the reference's names and other widths, or with fewer layers, is another model, whichever way it is stored."""
+    wide = tiny.wide_llama(tmp_path / "wide")
+    ready_checkpoints.awq(wide, tmp_path / "awq")
+    with pytest.raises(ConfigError, match=r"14 of its layers .*q_proj \(256 x 256 in it and 64 x 64 in the reference\): it is another"):
+        taken(ready(tmp_path / "awq"), base, tmp_path / "x")
+    ready_checkpoints.packed_integers(wide, tmp_path / "ct")
+    with pytest.raises(ConfigError, match=r"\(256 x 256 in it and 64 x 64 in the reference\)"):
+        taken(ready(tmp_path / "ct"), base, tmp_path / "x")
+    ready_checkpoints.awq(base, tmp_path / "short")
+    _cut_to_one_layer(tmp_path / "short")
+    with pytest.raises(ConfigError, match=r"7 of its layers .*\(none in it and 64 x 64 in the reference\)"):
+        taken(ready(tmp_path / "short"), base, tmp_path / "x")
+
+
+def _cut_to_one_layer(folder: Path) -> None:
+    config, file = json.loads((folder / "config.json").read_text()), folder / "model.safetensors"
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    save_file({name: one for name, one in load_file(file).items() if ".layers.1." not in name}, file, metadata={"format": "pt"})
+
+
+def test_a_head_of_its_own_is_seen(base: Path, tmp_path: Path) -> None:
+    """Whether head and embedding are tied after is read from the checkpoint, not taken from the reference."""
+    into = tmp_path / "nf4"
+    into.mkdir()
+    untied = tiny.llama(tmp_path / "untied", tied=False)
+    BitsAndBytesQuantizer().quantize(plan(tiny.variant("nf4", "bitsandbytes", weight_bits=4), untied), into, lambda *_: None)
+    shown = taken(ready(into), base, tmp_path / "x").proof
+    assert shown is not None
+    assert (shown.tied_before, shown.tied_after) == (True, False)
+
+
 def test_another_model_or_width(base: Path, nf4: Path, tmp_path: Path) -> None:
     """Another width than stated, other bytes than named, or layers that the reference lacks are refused; so is no folder at all."""
     with pytest.raises(ConfigError, match="bits is 8, and the checkpoint says 4"):
@@ -286,7 +381,13 @@ def test_another_model_or_width(base: Path, nf4: Path, tmp_path: Path) -> None:
         taken(ready(nf4), tiny.gpt2(tmp_path / "gpt2"), tmp_path / "x")
     with pytest.raises(MissingModel, match="no file or folder"):
         taken(ready(tmp_path / "nowhere"), base, tmp_path / "x")
+    shutil.copytree(nf4, tmp_path / "int8")
+    _config(tmp_path / "int8", load_in_8bit=True)
+    with pytest.raises(EngineError, match=r"says bitsandbytes, and none of its tensors ends in \.SCB"):
+        taken(ready(tmp_path / "int8", bits=8), base, tmp_path / "x")
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF but no more")
     with pytest.raises(ConfigError, match="no GGUF file that can be read"):
         taken(ready(broken), base, tmp_path / "x")
+    with pytest.raises(ConfigError, match="kernels of GPTQ checkpoints, and this one is GGUF"):
+        taken(ready(broken, kernel="torch"), base, tmp_path / "x")

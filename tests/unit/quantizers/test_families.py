@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,9 +133,11 @@ def test_gptq(family: tuple[str, Path], tmp_path: Path) -> None:
 
 def test_moe_says_what_stayed(tmp_path: Path) -> None:
     """B08: fused experts that a quantizer does not know are named as left in float with their parameters, and the share shows it."""
-    base = saved_families.build("mixtral", tmp_path / "m")
+    base = tmp_path / "m"  # GPTQModel, once loaded, splits the experts of every later model in its process: saved and quantized in others
+    save = "import sys, pathlib, saved_families; saved_families.build('mixtral', pathlib.Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", save, str(base)], check=True, cwd=Path(saved_families.__file__).parent)
     variant = tiny.variant("b", "bitsandbytes", weight_bits=4)
-    artifact = fresh.built(variant, base, tmp_path)  # GPTQModel, once loaded, splits the experts of every later model in its process
+    artifact = fresh.built(variant, base, tmp_path)
     assert artifact.proof is not None
     left = {one.name: one for one in artifact.proof.modules_left if "expert" in one.name}
     assert sum(one.parameters for one in left.values()) == 2 * 4 * 3 * 64 * 128

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -171,6 +172,7 @@ def test_b58_b59_every_failing_layer_by_name(tmp_path: Path) -> None:
         (2, {"kernel": "int4pack"}, "cpu", "weights of 4 bits, not of 2"),
         (4, {"kernel": "marlin"}, "cpu", "runs on cuda, and this run is on cpu"),
         (4, {"kernel": "marlin", "symmetric": False}, "cuda", "symmetric weights only"),
+        (4, {"kernel": "int4pack", "granularity": "channel"}, "cpu", "takes groups of 32, 64 and 128, not one scale a channel"),
     ],
 )
 def test_b62_kernel_and_bits(base: Path, tmp_path: Path, bits: int, options: dict[str, Any], device: str, reason: str) -> None:
@@ -216,12 +218,29 @@ def test_library_missing(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_calibration_is_counted_in_tokens(base: Path, tmp_path: Path) -> None:
-    """Exactly as many tokens as asked for, in full rows without padding; a set that holds fewer is refused with its count."""
+    """Exactly as many tokens as asked for, unpadded, in rows that the library takes; fewer in the set, or too few, are refused."""
     path = texts(tmp_path)
     rows = calibration_rows(Calibration(name="t", path=str(path), tokens=1100), str(base))
     assert [len(row) for row in rows] == [512, 512, 76]
+    rows = calibration_rows(Calibration(name="t", path=str(path), tokens=1030), str(base))
+    assert [len(row) for row in rows] == [512, 259, 259]
+    short = calibration_rows(Calibration(name="t", path=str(path), tokens=600), str(tiny.gpt2(tmp_path / "of-256-positions")))
+    assert [len(row) for row in short] == [256, 256, 88]
+    with pytest.raises(ConfigError, match="tokens is 10; GPTQ learns from 11 at least"):
+        calibration_rows(Calibration(name="t", path=str(path), tokens=10), str(base))
     with pytest.raises(ConfigError, match=r"holds \d+ tokens of this model, and 9000 are asked for"):
         calibration_rows(Calibration(name="t", path=str(path), tokens=9000), str(base))
+
+
+def test_a_template_that_refuses_a_text(base: Path, tmp_path: Path) -> None:
+    """Turns that the model's template does not take are told with the template's own words and the text's beginning."""
+    folder, path = tmp_path / "model", tmp_path / "turns.jsonl"
+    shutil.copytree(base, folder)
+    backend = tiny.tokenizer(chat_template="{{ raise_exception('roles must alternate') }}")
+    backend.save_pretrained(folder)
+    path.write_text(json.dumps({"messages": [{"role": "user", "content": "hello"}]}) + "\n")
+    with pytest.raises(ConfigError, match=r"turns user, which begins 'hello': roles must alternate"):
+        calibration_rows(Calibration(name="t", path=str(path), tokens=13), str(folder))
 
 
 def test_turns_go_through_the_models_template(base: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import tiny
@@ -102,12 +103,31 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:20_000]), r"a file of weights in .* cannot be read"),
+        (lambda file: without(file, "model.layers.1.mlp.up_proj.weight"), r"1 tensor .*, first model\.layers\.1\.mlp\.up_proj\.weight"),
+        (lambda file: without(file, "model.norm.weight", "model.embed_tokens.weight"), "3 tensors of the model are not in the files"),
+    ],
+)
+def test_a_reference_that_is_not_whole(tmp_path: Path, spoil: Any, reason: str) -> None:
+    """A file that was cut off, or tensors that are not there, are told before anything is made from the model."""
+    folder = tiny.llama(tmp_path / "model")
+    spoil(folder / "model.safetensors")
+    with pytest.raises(MissingModel, match=reason):
+        reference(ModelSource(name="m", path=str(folder)), tmp_path)
+
+
+def without(file: Path, *names: str) -> None:
+    save_file({name: one for name, one in load_file(file).items() if name not in names}, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
     ("source", "fields", "reason"),
     [
         (ModelSource(name="m"), {}, "exactly one"),
         (ModelSource(name="m", path="a", hub="b"), {}, "exactly one"),
         (ModelSource(name="m", hub="a/b"), {}, "revision"),
-        (ModelSource(name="m", path="a"), {"weight_bits": 8}, "weight_bits"),
     ],
 )
 def test_reference_why_not(source: ModelSource, fields: dict[str, Any], reason: str) -> None:
