@@ -38,7 +38,8 @@ from quantgate import (
 from quantgate.config import UNCORRECTED, ContinuousIntegration, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
 from quantgate.files import file_digest
-from quantgate.measuring import Run, measure_all, planned
+from quantgate.measuring import measure_all
+from quantgate.measuring.work import Run, planned
 from quantgate.ports import Display, Sink
 from quantgate.records import (
     UNDATED,

@@ -15,7 +15,9 @@ from pathlib import Path
 from quantgate import rundir
 from quantgate.config import RunConfig
 from quantgate.errors import MeasureError, UsageError
-from quantgate.measuring import Process, Run, key_of, opened
+from quantgate.measuring.keys import key_of
+from quantgate.measuring.processes import Process, opened
+from quantgate.measuring.work import Run
 from quantgate.records import (
     Arrivals,
     Artifact,

@@ -11,7 +11,10 @@ from contextlib import ExitStack
 from quantgate import rundir
 from quantgate.config import RunConfig
 from quantgate.errors import MeasureError
-from quantgate.measuring import Run, build, key_of, opened
+from quantgate.measuring.building import build
+from quantgate.measuring.keys import key_of
+from quantgate.measuring.processes import opened
+from quantgate.measuring.work import Run
 from quantgate.prompting import prompts
 from quantgate.records import (
     Artifact,

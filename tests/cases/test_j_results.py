@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from chain import Chain, items, report_of, reused_of, write_golden
-from quantgate import measuring, plugins, rundir, worker
+from quantgate import plugins, rundir, worker
 from quantgate.devices.fake import FakeDevice
 from quantgate.errors import EngineError, RunFolderError
+from quantgate.measuring import keys
 from quantgate.records import DeviceConfig
 
 RESULTS: dict[str, Any] = {"acc": np.float32(2 / 3), "ok": np.bool_(True), "kl": float("nan"), "n": np.int64(3)}
@@ -120,7 +121,7 @@ def test_what_a_card_without_a_name_gave_is_not_used_again(chain: Chain, monkeyp
     def silent(desk: object, request: object) -> None:
         raise EngineError("the driver does not answer")
 
-    monkeypatch.setattr(measuring, "HOST_KINDS", ())
+    monkeypatch.setattr(keys, "HOST_KINDS", ())
     monkeypatch.setitem(worker.ACTIONS, "device_info", silent)
     for _ in range(2):
         done = chain.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,8 +12,9 @@ import pytest
 
 import chain as chains
 from chain import Chain
-from quantgate import measuring, provenance
-from quantgate.records import DeviceConfig, Variant
+from quantgate import provenance
+from quantgate.measuring import building, keys
+from quantgate.records import Artifact, DeviceConfig, Variant
 
 WORKLOAD = {"prompt_tokens": 8, "output_tokens": 8, "batch_sizes": [1], "max_batch": 2, "fill_repeats": 1}
 
@@ -20,7 +22,7 @@ WORKLOAD = {"prompt_tokens": 8, "output_tokens": 8, "batch_sizes": [1], "max_bat
 def key(variant: Variant, **device: Any) -> str:
     config = SimpleNamespace(device=DeviceConfig(**device))
     work = SimpleNamespace(fingerprint=provenance.fixed(), config=config, environments={})
-    return measuring._built_key(cast(Any, work), variant, None, "m" * 64)
+    return building._built_key(cast(Any, work), variant, None, "m" * 64)
 
 
 def test_another_checkpoint_at_the_same_place_is_another_variant(tmp_path: Path) -> None:
@@ -41,6 +43,15 @@ def test_the_type_of_float_weights_is_part_of_what_is_built() -> None:
     """What was quantized from bfloat16 holds other codes and a rounded embedding, and is not used in float32; threads change nothing."""
     variant = Variant(name="int8", quantizer="bitsandbytes", weight_bits=8)
     assert key(variant, threads=1) == key(variant, threads=2) != key(variant, dtype="bfloat16")
+
+
+def test_where_it_lies_and_how_long_it_took_is_no_part_of_a_result_s_key() -> None:
+    """A cache that was moved, and an artifact that was built again with the same bytes, keep what was measured; other bytes do not."""
+    work = cast(Any, SimpleNamespace(fingerprint=provenance.fixed()))
+    built = Artifact(variant="int8", path="/here", format="rtn", stored_bytes=1, sha256="a" * 64, build_s=4.0)
+    same = replace(built, path="/there", build_s=9.0)
+    assert keys.key_of(work, artifact=built) == keys.key_of(work, artifact=same)
+    assert keys.key_of(work, artifact=built) != keys.key_of(work, artifact=replace(built, sha256="b" * 64))
 
 
 def test_a_checkpoint_that_is_not_there_has_a_key() -> None:
