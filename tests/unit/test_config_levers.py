@@ -96,7 +96,7 @@ def test_a_cache_in_fewer_bits_is_read(tmp_path: Path) -> None:
         (variants(kv_cache={"bits": 4, "backend": "hqq"}), "must be 'torch'; found 'hqq'"),
         (variants(kv_cache={}), "key 'variants.1.kv_cache.bits' is missing"),
         ([{**REFERENCE, "kv_cache": {"bits": 4}}, *variants()[1:]], "the reference is the unquantized model and keeps its cache in float"),
-        (variants(role="identity", kv_cache={"bits": 4}), "the identity is the unquantized model"),
+        (variants(role="identity", bits=None, kv_cache={"bits": 4}), "the identity is the unquantized model"),
     ],
 )
 def test_a_cache_in_fewer_bits_is_refused(tmp_path: Path, bad: list[dict[str, Any]], said: str) -> None:
