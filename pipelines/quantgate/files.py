@@ -7,11 +7,12 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from quantgate.errors import RegistryError
+from quantgate.records import FileDigest
 
 LOCK_WAIT_S = 60.0
 _POLL_S = 0.02
@@ -70,3 +71,27 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def digest_folder(folder: Path) -> tuple[str, int]:
+    """SHA-256 over names and contents of all files of a folder, and their bytes.
+
+    Links are followed: a hub snapshot is made of them. What is hidden, or lies in a hidden folder, is no part of a model and left out.
+    """
+    found = file_digests(folder)
+    return digest_of_files(found), sum((folder / one.name).stat().st_size for one in found)
+
+
+def file_digests(folder: Path) -> tuple[FileDigest, ...]:
+    """Every file of a folder with its digest, by name; hidden ones left out and links followed, as ``digest_folder`` does."""
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    seen = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    return tuple(FileDigest(name=name.as_posix(), sha256=file_digest(folder / name)) for name in seen)
+
+
+def digest_of_files(files: Iterable[FileDigest]) -> str:
+    """The digest of a folder that holds these files, in this order."""
+    sha = hashlib.sha256()
+    for one in files:
+        sha.update(f"{one.name}\0{one.sha256}\n".encode())
+    return sha.hexdigest()

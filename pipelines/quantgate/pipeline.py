@@ -37,7 +37,7 @@ from quantgate import (
 )
 from quantgate.config import UNCORRECTED, ContinuousIntegration, RunConfig, uncorrected
 from quantgate.errors import ConfigError, RunFolderError
-from quantgate.files import file_digest
+from quantgate.files import digest_folder, file_digest
 from quantgate.measuring import measure_all
 from quantgate.measuring.work import Run, planned
 from quantgate.ports import Display, Sink
@@ -479,7 +479,7 @@ def refuse_missing(judged: Report) -> None:
     if row is None or row.artifact_path is None or not Path(row.artifact_path).is_absolute():
         return
     path = Path(row.artifact_path)
-    if not path.is_dir() or rundir.digest_folder(path)[0] != row.artifact_sha256:
+    if not path.is_dir() or digest_folder(path)[0] != row.artifact_sha256:
         state = "was altered" if path.is_dir() else "is gone"
         raise RunFolderError(f"the checkpoint of {row.variant} {state}: {path}; run the config again, then promote that run")
 

@@ -13,9 +13,8 @@ from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 
 from quantgate.errors import MissingModel
-from quantgate.files import file_digest
+from quantgate.files import digest_folder, file_digest
 from quantgate.records import DeviceInfo, Fingerprint, ModelSource
-from quantgate.rundir import digest_folder
 
 LIBRARIES = (
     "torch",

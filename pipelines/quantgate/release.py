@@ -24,6 +24,7 @@ from quantgate.errors import (
     SignOffError,
     UsageError,
 )
+from quantgate.files import digest_of_files, file_digests
 from quantgate.ports import Signer
 from quantgate.records import FileDigest, MeasurementRow, Report, Signatory, SignOff
 from quantgate.render import signoff as sheet
@@ -111,7 +112,7 @@ def _bound(asked: Asked, judged: Report) -> SignOff:
         signatory=asked.signatory,
         facts=facts,
         variant=variant,
-        checkpoint_sha256=rundir.digest_of_files(files) if files else None,
+        checkpoint_sha256=digest_of_files(files) if files else None,
         checkpoint=files,
         checkpoint_path=str(place) if files else None,
         files=_files(asked.run),
@@ -126,8 +127,8 @@ def _checkpoint(asked: Asked, row: MeasurementRow | None, *, needed: bool) -> tu
         if needed or asked.checkpoint is not None:
             raise SignOffError(f"there is no checkpoint at {place}; say where it lies with --checkpoint DIR, or run the config again")
         return None, ()
-    files = rundir.file_digests(place)
-    if rundir.digest_of_files(files) != row.artifact_sha256:
+    files = file_digests(place)
+    if digest_of_files(files) != row.artifact_sha256:
         if not needed and asked.checkpoint is None:
             return None, ()  # a rejection needs none, least of all one that was altered
         raise SignOffError(f"the checkpoint at {place} is not the one that was judged: a file was changed, added or taken away")
@@ -135,7 +136,7 @@ def _checkpoint(asked: Asked, row: MeasurementRow | None, *, needed: bool) -> tu
 
 
 def _files(folder: Path) -> tuple[FileDigest, ...]:
-    return tuple(one for one in rundir.file_digests(folder) if one.name.split("/")[0] not in NOT_BOUND)
+    return tuple(one for one in file_digests(folder) if one.name.split("/")[0] not in NOT_BOUND)
 
 
 def _digests(folder: Path) -> stage.Digests:
@@ -262,7 +263,7 @@ def _page(signed: SignOff, file: Path) -> Iterator[Finding]:
     if signed.page is None:
         yield _fault("the statement names no page")
         return
-    found = [one for one in rundir.file_digests(file.parent) if one.name == signed.page.name]
+    found = [one for one in file_digests(file.parent) if one.name == signed.page.name]
     for name, what in stage.different_files([signed.page], found):
         yield _fault(f"the page {name} {what}")
 
@@ -315,7 +316,7 @@ def _promoted_later(signed: SignOff, folder: Path) -> bool:
         rundir.write_text(again / "report.json", rundir.encode(report, indent=2) + "\n")
         for sink in pipeline.pages():
             sink.publish(report, again)
-        written = rundir.file_digests(again)
+        written = file_digests(again)
     there = {one for one in _files(folder) if one.name in stage.PROMOTED_LATER}
     return there == {one for one in written if one.name in stage.PROMOTED_LATER}
 
@@ -330,7 +331,7 @@ def _weights(signed: SignOff, checkpoint: Path | None) -> Iterator[Finding]:
     if not place.is_dir():
         yield _fault(f"the checkpoint of {signed.variant} is missing: {place}; say where it lies with --checkpoint DIR")
         return
-    for name, what in stage.different_files(signed.checkpoint, rundir.file_digests(place)):
+    for name, what in stage.different_files(signed.checkpoint, file_digests(place)):
         yield _fault(f"checkpoint of {signed.variant}: {name} {what}")
 
 

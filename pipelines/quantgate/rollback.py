@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quantgate import rundir, runs, stores
+from quantgate import runs, stores
 from quantgate.errors import RegistryError, UsageError
+from quantgate.files import digest_folder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +47,6 @@ def _refuse_unusable(version: str, tags: Mapping[str, str]) -> None:
     path = Path(tags.get("artifact_path", ""))
     if not path.is_absolute():  # a run whose places are told without a machine
         return
-    if not path.is_dir() or rundir.digest_folder(path)[0] != tags.get("artifact_sha256"):
+    if not path.is_dir() or digest_folder(path)[0] != tags.get("artifact_sha256"):
         state = "was altered" if path.is_dir() else "is gone"
         raise RegistryError(f"the checkpoint of version {version} {state}: {path}; nothing was moved")

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
@@ -24,8 +24,8 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from quantgate.errors import RunFolderError
-from quantgate.files import file_digest, write_whole
-from quantgate.records import Artifact, Distributions, DivergenceConfig, FileDigest, GoldenSet
+from quantgate.files import digest_folder, file_digest, write_whole
+from quantgate.records import Artifact, Distributions, DivergenceConfig, GoldenSet
 from quantgate.refusals import allowed
 
 SCHEMA_VERSION = 1
@@ -190,30 +190,6 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RunFolderError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def digest_folder(folder: Path) -> tuple[str, int]:
-    """SHA-256 over names and contents of all files of a folder, and their bytes.
-
-    Links are followed: a hub snapshot is made of them. What is hidden, or lies in a hidden folder, is no part of a model and left out.
-    """
-    found = file_digests(folder)
-    return digest_of_files(found), sum((folder / one.name).stat().st_size for one in found)
-
-
-def file_digests(folder: Path) -> tuple[FileDigest, ...]:
-    """Every file of a folder with its digest, by name; hidden ones left out and links followed, as ``digest_folder`` does."""
-    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    seen = [name for name in names if not any(part.startswith(".") for part in name.parts)]
-    return tuple(FileDigest(name=name.as_posix(), sha256=file_digest(folder / name)) for name in seen)
-
-
-def digest_of_files(files: Iterable[FileDigest]) -> str:
-    """The digest of a folder that holds these files, in this order."""
-    sha = hashlib.sha256()
-    for one in files:
-        sha.update(f"{one.name}\0{one.sha256}\n".encode())
-    return sha.hexdigest()
 
 
 # ---------------------------------------------------------------------------------------------- stored results

@@ -14,6 +14,7 @@ import pytest
 import tiny
 from quantgate import caching, rundir
 from quantgate.executors.process import ProcessExecutor
+from quantgate.files import digest_folder
 from quantgate.records import Artifact, Calibration, DeviceConfig, ModelSource, Variant
 
 TIMES = 10
@@ -76,7 +77,7 @@ def test_killed_at_random_moments(tmp_path: Path, quantizer: str) -> None:
         killed += process.poll() is None
         worker.kill()
         found = rundir.stored_artifact(cache / "artifacts" / KEY)
-        assert found is None or found.sha256 == rundir.digest_folder(Path(found.path))[0] == whole.sha256
+        assert found is None or found.sha256 == digest_folder(Path(found.path))[0] == whole.sha256
     assert killed == TIMES
     assert build(base, cache, variant).sha256 == whole.sha256
     assert {one.state for one in caching.entries(cache, check=True)} == {"whole"}

@@ -11,9 +11,9 @@ from pathlib import Path
 import grimp
 import pytest
 
-from quantgate import provenance, rundir
+from quantgate import provenance
 from quantgate.errors import MissingModel
-from quantgate.files import file_digest
+from quantgate.files import digest_folder, file_digest
 from quantgate.records import ModelSource
 
 
@@ -25,7 +25,7 @@ def test_a_folder_has_the_digest_of_its_files(tmp_path: Path) -> None:
     """One changed byte of any file is another model."""
     (tmp_path / "model.safetensors").write_bytes(b"abc")
     before = provenance.model_digest(model(path=str(tmp_path)))
-    assert before == rundir.digest_folder(tmp_path)[0]
+    assert before == digest_folder(tmp_path)[0]
     (tmp_path / "model.safetensors").write_bytes(b"abd")
     assert provenance.model_digest(model(path=str(tmp_path))) != before
 

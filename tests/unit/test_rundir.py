@@ -18,6 +18,7 @@ import pytest
 
 from quantgate import rundir
 from quantgate.errors import RunFolderError
+from quantgate.files import digest_folder
 from quantgate.records import Artifact, KLStatistics, Report
 from quantgate.rundir import Shelf
 
@@ -408,12 +409,12 @@ def test_an_artifact_of_a_moved_cache_lies_beside_its_record(tmp_path: Path) -> 
 def test_hidden_files_are_no_part_of_a_model(tmp_path: Path) -> None:
     """Bookkeeping of a download beside the model, with its dates, does not change the digest; other files do."""
     (tmp_path / "weights").write_text("w", encoding="utf-8")
-    before = rundir.digest_folder(tmp_path)
+    before = digest_folder(tmp_path)
     (tmp_path / ".cache" / "huggingface").mkdir(parents=True)
     (tmp_path / ".cache" / "huggingface" / "weights.metadata").write_text("today", encoding="utf-8")
-    assert rundir.digest_folder(tmp_path) == before
+    assert digest_folder(tmp_path) == before
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    assert rundir.digest_folder(tmp_path)[0] != before[0]
+    assert digest_folder(tmp_path)[0] != before[0]
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
@@ -422,7 +423,7 @@ def test_links_are_followed(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "real" / "weights").write_text("w", encoding="utf-8")
     (tmp_path / "linked" / "weights").symlink_to(tmp_path / "real" / "weights")
-    assert rundir.digest_folder(tmp_path / "real") == rundir.digest_folder(tmp_path / "linked")
+    assert digest_folder(tmp_path / "real") == digest_folder(tmp_path / "linked")
 
 
 def _build_in_process(cache: Path, results: Any) -> None:

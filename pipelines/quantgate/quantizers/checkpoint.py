@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from quantgate.errors import ConfigError, EngineError, MissingModel
-from quantgate.files import file_digest
+from quantgate.files import digest_folder, file_digest
 from quantgate.ports import Progress, QuantizePlan
 from quantgate.quantizers import layers, proof, unpacked
 from quantgate.quantizers.settings import (
@@ -135,9 +135,12 @@ def _check_digest(path: Path, wanted: str | None) -> None:
     if wanted is None:
         return
     files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
-    found = [file_digest(file) for file in files]
-    if wanted not in found:
-        raise ConfigError(f"checkpoint: no weight file of {path} has the sha256 {wanted}; found {', '.join(found) or 'no file'}")
+    if wanted in (found := [file_digest(files[0])] if len(files) == 1 else []):
+        return
+    if path.is_dir() and wanted == (whole := digest_folder(path)[0]):
+        return
+    found += [f"{whole} (the whole folder, as reports name it)"] if path.is_dir() else []
+    raise ConfigError(f"checkpoint: {path} does not have the sha256 {wanted}; found {' and '.join(found)}")
 
 
 # ---------------------------------------------------------------------------------------------- folders

@@ -18,6 +18,7 @@ import tiny
 from quantgate.devices.cpu import CpuDevice
 from quantgate.engines.transformers import TransformersEngine
 from quantgate.errors import ConfigError, EngineError, MissingModel, QuantgateError
+from quantgate.files import digest_folder, file_digest
 from quantgate.ports import QuantizePlan
 from quantgate.quantizers import checkpoint, proof
 from quantgate.quantizers.bitsandbytes import BitsAndBytesQuantizer
@@ -371,11 +372,26 @@ def test_a_head_of_its_own_is_seen(base: Path, tmp_path: Path) -> None:
     assert (shown.tied_before, shown.tied_after) == (True, False)
 
 
+def test_the_digest_of_one_shard_is_not_the_checkpoint_s(tmp_path: Path) -> None:
+    """One weight file may be named by its own digest; of several the folder's is asked for, which every file is part of."""
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "a.safetensors").write_bytes(b"one")
+    one = file_digest(tmp_path / "a.safetensors")
+    for wanted in (one, digest_folder(tmp_path)[0]):
+        checkpoint._check_digest(tmp_path, wanted)
+    (tmp_path / "b.safetensors").write_bytes(b"two")
+    checkpoint._check_digest(tmp_path, digest_folder(tmp_path)[0])
+    with pytest.raises(ConfigError, match="the whole folder, as reports name it"):
+        checkpoint._check_digest(tmp_path, one)
+    with pytest.raises(ConfigError, match=f"found {one}$"):
+        checkpoint._check_digest(tmp_path / "a.safetensors", "0" * 64)
+
+
 def test_another_model_or_width(base: Path, nf4: Path, tmp_path: Path) -> None:
     """Another width than stated, other bytes than named, or layers that the reference lacks are refused; so is no folder at all."""
     with pytest.raises(ConfigError, match="bits is 8, and the checkpoint says 4"):
         taken(ready(nf4, bits=8), base, tmp_path / "x")
-    with pytest.raises(ConfigError, match="no weight file"):
+    with pytest.raises(ConfigError, match=r"does not have the sha256 0{64}; found [0-9a-f]{64} and [0-9a-f]{64} \(the whole folder"):
         taken(ready(nf4, sha256="0" * 64), base, tmp_path / "x")
     with pytest.raises(ConfigError, match="it is another model"):
         taken(ready(nf4), tiny.gpt2(tmp_path / "gpt2"), tmp_path / "x")
