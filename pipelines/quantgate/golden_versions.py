@@ -63,7 +63,7 @@ def add(folder: Path, new: Path, author: Author) -> tuple[Path, Change]:
         if (known := taken.get(item.item_id)) is not None:
             what = f"id: {item.item_id!r} is taken by line {known.line} of {old.label}; retire that item first, or name this one otherwise"
             raise GoldenSetError(what, file=str(new), line=item.line)
-    lines = [*_lines_of(folder / golden.ITEMS_FILE, old.items), *_lines_of(_file(new), coming.items)]
+    lines = [*_lines_of(folder / golden.ITEMS_FILE, old.items), *_lines_of(items_file(new), coming.items)]
     ids = tuple(item.item_id for item in coming.items)
     return _next(folder, lines, _Asked(action="add", ids=ids, author=author, sha256=old.sha256))
 
@@ -163,7 +163,8 @@ def _number(folder: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def _file(path: Path) -> Path:
+def items_file(path: Path) -> Path:
+    """The items of a folder, or the file itself."""
     return path / golden.ITEMS_FILE if path.is_dir() else path
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from quantgate.errors import ConfigError, MissingModel
 from quantgate.parameters import Matrices, matrices_of_config
-from quantgate.records import ModelSource
+from quantgate.records import ModelSource, Variant
 from quantgate.shapes import Config, shape_of_config, text_config
-from quantgate.weightbytes import matrices_of_folder
+from quantgate.weightbytes import is_ready, matrices_of_folder
 
 LARGEST_BYTES = 16 * 2**20
 _QUANTIZED = ("quantization_config", "compression_config")
@@ -35,6 +35,16 @@ class Described:
     config: Config
     matrices: tuple[Matrices, ...] | None
     why_no_matrices: str | None = None
+
+
+def ready_place(variant: Variant) -> Path | None:
+    """Where a variant's ready checkpoint should lie; None for one that is built here."""
+    return Path(str((variant.options or {}).get("path", ""))) if is_ready(variant) else None
+
+
+def holds_model(place: Path) -> bool:
+    """Whether something lies there that can be a model: a file, or a folder with a config.json."""
+    return place.is_file() or (place / "config.json").is_file()
 
 
 def describe(model: str) -> Described:

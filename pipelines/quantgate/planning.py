@@ -210,11 +210,12 @@ def _foreseen(config: RunConfig, variants: tuple[VariantForecast, ...], budget: 
 
 def _is_simulated(variant: Variant) -> bool:
     """Kept in float: by its quantizer, or because its checkpoint is of a kind that is unpacked."""
-    path = Path(str((variant.options or {}).get("path", "")))
-    if variant.quantizer != "checkpoint" or path.suffix == ".gguf":
-        return variant.quantizer == "checkpoint" or is_simulated(variant)
+    if (place := modelconfig.ready_place(variant)) is None:
+        return is_simulated(variant)
+    if place.suffix == ".gguf":
+        return True
     try:
-        said = modelconfig.read_config(path / "config.json").get("quantization_config")
+        said = modelconfig.read_config(place / "config.json").get("quantization_config")
     except UsageError:  # the quantizer says it better
         return False
     return isinstance(said, dict) and said.get("quant_method") == "compressed-tensors"

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from quantgate import calibration, files, modelconfig, plugins
-from quantgate.config import CHECKPOINT
 from quantgate.errors import ConfigError, MissingModel
 from quantgate.hygiene.overlap import overlap
 from quantgate.records import BatchingConfig, Calibration, GoldenSet, ModelSource, Variant
@@ -36,10 +35,8 @@ def check_settings(variants: tuple[Variant, ...], file: str) -> None:
 
 def _check_place(variant: Variant, file: str) -> None:
     """A ready checkpoint that is not there is told before others are built; what is in it is read when its turn comes."""
-    if variant.quantizer != CHECKPOINT:
-        return
-    place = Path(str((variant.options or {})["path"]))
-    if not (place.is_file() or (place / "config.json").is_file()):
+    place = modelconfig.ready_place(variant)
+    if place is not None and not modelconfig.holds_model(place):
         what = "no folder with a config.json" if place.is_dir() else "no GGUF file and no folder"
         raise ConfigError(f"variant '{variant.name}': checkpoint: there is {what} at {place}", file=file)
 

@@ -151,9 +151,10 @@ def _seal(arguments: argparse.Namespace) -> int:
 def _refuse_unfit(file: Path, beside: Path | None = None) -> None:
     """Refuse what only the metrics of a file's items can tell, and scales that do not go with the items ``beside`` them."""
     examine, unfit = _quantgate("golden").examine, _quantgate("admission").unfit
-    found, missing = unfit(examine(file)[0])
+    items = examine(file)[0]
+    found, missing = unfit(items)
     if beside is not None and not found:
-        found = [one for one in unfit([*examine(beside)[0], *examine(file)[0]])[0] if not one[0]]
+        found = [one for one in unfit([*examine(beside)[0], *items])[0] if not one[0]]
     if found:
         raise _quantgate("golden_items").together(found[: _quantgate("golden_items").MAX_FAULTS], str(file))
     for what in missing:
@@ -163,7 +164,7 @@ def _refuse_unfit(file: Path, beside: Path | None = None) -> None:
 def _add(arguments: argparse.Namespace) -> int:
     versions, golden = _quantgate("golden_versions"), _quantgate("golden")
     newest = versions.newest(arguments.set)
-    new = arguments.new / golden.ITEMS_FILE if arguments.new.is_dir() else arguments.new
+    new = versions.items_file(arguments.new)
     if new.is_file():
         _refuse_unfit(new, newest / golden.ITEMS_FILE)
     return _made(*versions.add(newest, arguments.new, _author(arguments)))

@@ -23,4 +23,3 @@ from quantgate.config.policy import (
 from quantgate.config.rules import refuse_uncorrected as refuse_uncorrected
 from quantgate.config.run import RunConfig as RunConfig, load_run as load_run
 from quantgate.config.symptoms import load_symptoms as load_symptoms
-from quantgate.config.translate import CHECKPOINT as CHECKPOINT

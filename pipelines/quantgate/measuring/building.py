@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 from quantgate import fitting, provenance, rundir
-from quantgate.config import CHECKPOINT
 from quantgate.measuring.keys import environment, key_of
 from quantgate.measuring.processes import LazyProcess
 from quantgate.measuring.work import Run
+from quantgate.modelconfig import holds_model, ready_place
 from quantgate.records import Artifact, ModelSource, Variant
 from quantgate.stages import quantize
 
@@ -57,8 +56,7 @@ def _built_key(work: Run, variant: Variant, base: Artifact | None, model_sha256:
 
 def _found(variant: Variant) -> dict[str, str]:
     """Digest of a ready checkpoint's files: another one at the same place is another variant. Nothing where none is there."""
-    place = Path(str((variant.options or {}).get("path", "")))
-    if variant.quantizer != CHECKPOINT or not (place.is_file() or (place / "config.json").is_file()):
+    if (place := ready_place(variant)) is None or not holds_model(place):
         return {}
     return {"checkpoint": provenance.model_digest(ModelSource(name=variant.name, path=str(place)))}
 

@@ -78,19 +78,19 @@ def _artifact(plan: QuantizePlan, plain: Any, into: Path, found: _Unpacked) -> A
 # ---------------------------------------------------------------------------------------------- GGUF
 
 
-def check_gguf(plan: QuantizePlan, file: Path) -> list[Any]:
-    """The file's table of tensors. Raises ``ConfigError`` for a file that cannot be read, is not quantized, or has another width."""
+def check_gguf(plan: QuantizePlan, file: Path) -> Any:
+    """The file's reader. Raises ``ConfigError`` for a file that cannot be read, is not quantized, or has another width."""
     try:
-        tensors = list(gguf.GGUFReader(str(file)).tensors)
+        reader = gguf.GGUFReader(str(file))
     except Exception as error:  # the reader raises whatever a broken file makes numpy raise
         raise ConfigError(f"checkpoint: {file} is no GGUF file that can be read: {error}") from None
-    kinds = {tensor.tensor_type.name for tensor in tensors}
+    kinds = {tensor.tensor_type.name for tensor in reader.tensors}
     if not kinds - _FLOAT_TYPES:
         raise ConfigError(f"checkpoint: {file} is not quantized: its tensors are {', '.join(sorted(kinds)) or 'none'}")
-    main = _main_type(tensors)
+    main = _main_type(reader.tensors)
     if str(plan.variant.weight_bits) not in main.partition("_")[0]:
         raise ConfigError(f"variant '{plan.variant.name}': bits is {plan.variant.weight_bits}, and the file's weights are {main}")
-    return tensors
+    return reader
 
 
 def _main_type(tensors: Iterable[Any]) -> str:
@@ -105,7 +105,7 @@ def _main_type(tensors: Iterable[Any]) -> str:
 def of_gguf(plan: QuantizePlan, file: Path, into: Path, progress: Progress) -> Artifact:
     """Raises ``ConfigError`` where the file's layers are not those of the reference, ``EngineError`` where none is in fewer bits."""
     assert plan.base is not None
-    tensors = check_gguf(plan, file)
+    reader = check_gguf(plan, file)
     unpack_gguf(file, into, progress)
     model = AutoModelForCausalLM.from_pretrained(str(into), dtype=torch.float32, local_files_only=True)
     plain = layers.empty_model(plan.base.path)
@@ -114,12 +114,12 @@ def of_gguf(plan: QuantizePlan, file: Path, into: Path, progress: Progress) -> A
         raise ConfigError(
             f"variant '{plan.variant.name}': the layers of {file.name} are not those of the reference: it is another model"
         )
-    sizes, kinds = _sizes(layers.multiplied(plain)), _kinds(file, plain)
+    sizes, kinds = _sizes(layers.multiplied(plain)), _kinds(reader, plain)
     linear = {name: size for name, size in sizes.items() if name in kinds}
     if not linear:
         raise EngineError(f"{file.name} holds none of the reference's {len(found)} layers in fewer bits, only what is looked up")
     beside = {name: kind for name, kind in kinds.items() if name not in sizes}
-    quantized = [tensor for tensor in tensors if tensor.tensor_type.name not in _FLOAT_TYPES]
+    quantized = [tensor for tensor in reader.tensors if tensor.tensor_type.name not in _FLOAT_TYPES]
     weights = sum(int(tensor.n_elements) for tensor in quantized)
     unpacked = _Unpacked(
         model=model,
@@ -128,16 +128,15 @@ def of_gguf(plan: QuantizePlan, file: Path, into: Path, progress: Progress) -> A
         note=f"GGUF checkpoint as found: {gguf_note(file)}",
         library="gguf, as found",
         bits_per_weight=sum(int(tensor.n_bytes) for tensor in quantized) * 8 / weights,
-        total_bytes=sum(int(tensor.n_bytes) for tensor in tensors),
+        total_bytes=sum(int(tensor.n_bytes) for tensor in reader.tensors),
         notes=("bits per weight count every quantized tensor of the file, the embedding included", *_beside(beside)),
         counted_elsewhere=frozenset(beside) | (_heads(plain) if beside and layers.tied(plain) else frozenset()),
     )
     return _artifact(plan, plain, into, unpacked)
 
 
-def _kinds(file: Path, plain: Any) -> dict[str, str]:
+def _kinds(reader: Any, plain: Any) -> dict[str, str]:
     """Type of the tensor that the file holds of each module, of those in fewer bits. A module that gguf does not know is not counted."""
-    reader = gguf.GGUFReader(str(file))
     architecture = str(reader.fields["general.architecture"].contents())
     blocks = int(reader.fields[f"{architecture}.block_count"].contents())
     names = gguf.get_tensor_name_map({name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[architecture], blocks)

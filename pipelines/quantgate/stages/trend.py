@@ -47,12 +47,12 @@ def trend(model: str, nights: Sequence[Night], notes: Sequence[str]) -> Trend:
     for one in last.variants:
         if one.variant.role == "known_bad":
             continue
-        same, here = _same(one, nights, said), _same_place(one, nights)
+        same = _same(one, nights, said)
         for golden in last.golden_sets:
             series += _answers(one, golden, same, said)
             series += _plain(one, "kl", same, golden)
         series += _plain(one, "freed", same, None)
-        here = [night for night in same if night in here]
+        here = _same_place(one, same)
         series += [each for what in ("ceiling", "tokens_per_s") for each in _plain(one, what, here, None)]
     return Trend(model=model, nights=tuple(one.run_id for one in nights), series=tuple(series), notes=tuple(dict.fromkeys(said)))
 
@@ -67,20 +67,19 @@ def for_page(model: str, nights: Sequence[Night]) -> Trend | None:
 
 def _same(one: VariantEvidence, nights: Sequence[Night], said: list[str]) -> list[Night]:
     """The nights on which the name meant the same variant: another scheme under its name is no drift."""
-    found = [(night, _named(night.evidence, one.variant.name)) for night in nights]
-    reasons = [alike.other_definition(each, one) for _, each in found if each is not None]
-    if others := [why for why in reasons if why is not None]:
+    named = [(night, each) for night in nights if (each := _named(night.evidence, one.variant.name)) is not None]
+    found = [(night, alike.other_definition(each, one)) for night, each in named]
+    if others := [why for _, why in found if why is not None]:
         said.append(f"{one.variant.name}: {len(others)} of {len(nights)} nights are of another variant of that name; {others[-1]}")
-    return [night for night, each in found if each is not None and alike.other_definition(each, one) is None]
+    return [night for night, why in found if why is None]
 
 
 def _same_place(one: VariantEvidence, nights: Sequence[Night]) -> list[Night]:
     """The nights whose ceiling and speed can be compared: the same device, lengths and budget."""
-    found = [(night, _named(night.evidence, one.variant.name)) for night in nights]
     return [
         night
-        for night, each in found
-        if each is not None
+        for night in nights
+        if (each := _named(night.evidence, one.variant.name)) is not None
         and alike.other_device(each.device, one.device) is None
         and alike.other_lengths(each.capacity, one.capacity) is None
     ]
